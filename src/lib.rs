@@ -1,0 +1,15 @@
+//! redis-rl: rate limiting as native commands inside Redis and Valkey.
+//!
+//! The rooms: [`limiter`] decides, [`state`] lays state out in bytes, [`commands`] reads a call from top to bottom, [`server`] speaks
+//! with the server.
+
+pub mod commands;
+pub mod limiter;
+pub mod server;
+pub mod state;
+
+server::module! {
+    name: c"rl",
+    version: commands::MODULE_VERSION,
+    load: commands::load
+}

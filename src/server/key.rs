@@ -1,0 +1,219 @@
+//! An open key that holds a string, or does not exist yet.
+
+use std::ffi::{c_int, c_longlong};
+use std::slice;
+
+use redis_module::raw;
+
+use super::api::api;
+use super::call::Call;
+use crate::limiter::Millis;
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// There is no such key.
+    Missing,
+    /// A string.
+    String,
+    /// A list.
+    List,
+    /// A hash.
+    Hash,
+    /// A set.
+    Set,
+    /// A sorted set.
+    SortedSet,
+    /// A stream.
+    Stream,
+    /// A module's type, or one that this module does not know.
+    Other,
+}
+
+/// A key, open for reading and writing. Closed when dropped.
+pub struct Key<'a> {
+    call: Call<'a>,
+    name: *mut raw::RedisModuleString,
+    handle: *mut raw::RedisModuleKey,
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `handle` is open, and closed only here.
+        unsafe { api!(RedisModule_CloseKey)(self.handle) }
+    }
+}
+
+impl<'a> Key<'a> {
+    pub(super) fn open(call: Call<'a>, name: *mut raw::RedisModuleString) -> Option<Self> {
+        const MODE: c_int = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
+        // SAFETY: `ctx` and `name` belong to the call under way.
+        let handle = unsafe { api!(RedisModule_OpenKey)(call.ctx, name, MODE) };
+        let handle = handle.cast::<raw::RedisModuleKey>();
+        (!handle.is_null()).then_some(Self { call, name, handle })
+    }
+
+    /// What the key holds.
+    pub fn kind(&self) -> Kind {
+        // SAFETY: `handle` is open.
+        let kind = unsafe { api!(RedisModule_KeyType)(self.handle) } as isize;
+        match kind {
+            raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Missing,
+            raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
+            raw::REDISMODULE_KEYTYPE_LIST => Kind::List,
+            raw::REDISMODULE_KEYTYPE_HASH => Kind::Hash,
+            raw::REDISMODULE_KEYTYPE_SET => Kind::Set,
+            raw::REDISMODULE_KEYTYPE_ZSET => Kind::SortedSet,
+            raw::REDISMODULE_KEYTYPE_STREAM => Kind::Stream,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Length of a string in bytes. Unlike [`Key::bytes`] it leaves the string's encoding as it is.
+    pub fn string_len(&self) -> usize {
+        // SAFETY: `handle` is open.
+        unsafe { api!(RedisModule_ValueLength)(self.handle) }
+    }
+
+    /// The string itself, in place; empty for whatever else the key holds. It is made a raw string where it is none.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        const MODE: c_int = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
+        let mut len = 0;
+        // SAFETY: `handle` is open. The memory stays until the string is resized or the key closed, which the borrow of `self`
+        // forbids; nothing else runs in the meantime. For a missing key the length is 0.
+        unsafe {
+            let bytes = api!(RedisModule_StringDMA)(self.handle, &mut len, MODE);
+            if bytes.is_null() || len == 0 {
+                return &mut [];
+            }
+            slice::from_raw_parts_mut(bytes.cast::<u8>(), len)
+        }
+    }
+
+    /// Makes the string `len` bytes long, at least 1; what is new is zero. Creates the key where it is missing. False where
+    /// the server refuses, which it does above 512 MB.
+    ///
+    /// The server keeps no room to spare behind a string of up to 4 MB.
+    #[must_use]
+    pub fn resize(&mut self, len: usize) -> bool {
+        const FREED_UP_TO: usize = 4 * 1024 * 1024;
+        let truncate = |len| {
+            // SAFETY: `handle` is open for writing.
+            let done = unsafe { api!(RedisModule_StringTruncate)(self.handle, len) };
+            done == raw::REDISMODULE_OK as c_int
+        };
+        // A server that lengthens a string doubles its memory, and gives back what is not used only where that is more than
+        // half: so there has to be more than half.
+        let is_new = self.kind() == Kind::Missing;
+        (is_new || len > FREED_UP_TO || truncate(2 * len + 2)) && truncate(len)
+    }
+
+    /// When the key expires; `None` if it does not.
+    pub fn expires_at(&self) -> Option<Millis> {
+        // SAFETY: the pointer is written by `Export_RedisModule_Init` alone, which has returned; `handle` is open.
+        let at = unsafe {
+            match raw::RedisModule_GetAbsExpire {
+                Some(get) => get(self.handle),
+                None => at_one_time(|now| match api!(RedisModule_GetExpire)(self.handle) {
+                    left if left < 0 => left,
+                    left => now + left,
+                }),
+            }
+        };
+        (at >= 0).then_some(Millis(at))
+    }
+
+    /// Makes the key expire at `time`. The key exists.
+    pub fn expire_at(&mut self, time: Millis) {
+        // SAFETY: as in `expires_at`; `handle` is open for writing.
+        unsafe {
+            match raw::RedisModule_SetAbsExpire {
+                Some(set) => set(self.handle, time.0),
+                None => at_one_time(|now| {
+                    let left = (time.0 - now).max(0);
+                    api!(RedisModule_SetExpire)(self.handle, left)
+                }),
+            };
+        }
+    }
+
+    /// Tells those that watch or track the key that it changed.
+    pub fn signal_changed(&self) {
+        // SAFETY: `ctx` and `name` belong to the call under way.
+        unsafe { api!(RedisModule_SignalModifiedKey)(self.call.ctx, self.name) };
+    }
+
+    /// Sends replicas and the append-only file the whole string and when it expires. False where the server cannot.
+    #[must_use]
+    pub fn replicate_set(&mut self, expires_at: Millis) -> bool {
+        let (ctx, name) = (self.call.ctx, self.name);
+        let bytes = self.bytes();
+        // SAFETY: `ctx` and `name` belong to the call under way; the format tells what follows: a name, a buffer with its
+        // length, a C string, an integer. The server copies them all.
+        let done = unsafe {
+            api!(RedisModule_Replicate)(
+                ctx,
+                c"SET".as_ptr(),
+                c"sbcl".as_ptr(),
+                name,
+                bytes.as_ptr(),
+                bytes.len(),
+                c"PXAT".as_ptr(),
+                expires_at.0 as c_longlong,
+            )
+        };
+        done == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Sends replicas and the append-only file `len` bytes of the string from `start` on. False where the server cannot.
+    #[must_use]
+    pub fn replicate_stretch(&mut self, start: usize, len: usize) -> bool {
+        let (ctx, name) = (self.call.ctx, self.name);
+        let Some(bytes) = self.bytes().get(start..start.saturating_add(len)) else {
+            return false;
+        };
+        // SAFETY: as in `replicate_set`: a name, an integer, a buffer with its length.
+        let done = unsafe {
+            api!(RedisModule_Replicate)(
+                ctx,
+                c"SETRANGE".as_ptr(),
+                c"slb".as_ptr(),
+                name,
+                start as c_longlong,
+                bytes.as_ptr(),
+                bytes.len(),
+            )
+        };
+        done == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Sends replicas and the append-only file when the key expires. False where the server cannot.
+    #[must_use]
+    pub fn replicate_expiry(&self, expires_at: Millis) -> bool {
+        // SAFETY: as in `replicate_set`: a name, an integer.
+        let done = unsafe {
+            api!(RedisModule_Replicate)(
+                self.call.ctx,
+                c"PEXPIREAT".as_ptr(),
+                c"sl".as_ptr(),
+                self.name,
+                expires_at.0 as c_longlong,
+            )
+        };
+        done == raw::REDISMODULE_OK as c_int
+    }
+}
+
+/// The answer of `ask`, which is given the time and asks the server for something counted from it, made sure to be of one
+/// and the same millisecond. (Redis before 6.2.8 has no absolute expiry.)
+fn at_one_time<T>(ask: impl Fn(c_longlong) -> T) -> T {
+    loop {
+        // SAFETY: the function takes and keeps nothing.
+        let before = unsafe { api!(RedisModule_Milliseconds)() };
+        let answer = ask(before);
+        // SAFETY: as above.
+        if unsafe { api!(RedisModule_Milliseconds)() } == before {
+            return answer;
+        }
+    }
+}

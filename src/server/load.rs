@@ -1,0 +1,196 @@
+//! Loading: what the module tells the server of itself, and what it asks for first.
+
+use std::ffi::{CStr, CString, c_int};
+use std::io;
+use std::panic;
+use std::ptr;
+
+use redis_module::raw;
+
+use super::api::{api, first_missing};
+use super::docs::{self, Docs};
+use super::entry::Handler;
+
+/// A command as it is registered. Its first argument is its key.
+pub struct Spec {
+    /// Its name.
+    pub name: &'static CStr,
+    /// The server's words for what it does, like `write fast`.
+    pub flags: &'static CStr,
+    /// Its number of arguments with its name, negative for "at least".
+    pub arity: c_int,
+    /// What runs it.
+    pub handler: Handler,
+    /// What is said of it.
+    pub docs: Docs,
+}
+
+/// The server loading this module.
+pub struct OnLoad {
+    ctx: *mut raw::RedisModuleCtx,
+}
+
+/// The commands that changes are sent out as.
+const EFFECTS: [&CStr; 3] = [c"SET", c"SETRANGE", c"PEXPIREAT"];
+
+/// Valkey 9: atomic slot migration may move our keys, which are plain strings. Unknown to the bindings.
+const HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
+
+impl OnLoad {
+    /// Begins to load. `None` where the server is too old or the name is taken; it then says so itself or has been told.
+    ///
+    /// # Safety
+    /// For `RedisModule_OnLoad` only, with its `ctx`, before anything else.
+    pub(crate) unsafe fn begin(
+        ctx: *mut raw::RedisModuleCtx,
+        name: &CStr,
+        version: c_int,
+    ) -> Option<Self> {
+        const API_VERSION: c_int = raw::REDISMODULE_APIVER_1 as c_int;
+        // SAFETY: `ctx` is the server's, by the caller's promise; this fills in the API's pointers.
+        let done =
+            unsafe { raw::Export_RedisModule_Init(ctx, name.as_ptr(), version, API_VERSION) };
+        if done != raw::REDISMODULE_OK as c_int {
+            return None;
+        }
+        let on_load = Self { ctx };
+        match first_missing() {
+            None => {
+                log_panics();
+                Some(on_load)
+            }
+            Some(function) => {
+                // `api!` may not be used yet: what is missing could be the log itself.
+                // SAFETY: the pointer is written by `Export_RedisModule_Init` alone, which has returned.
+                if let Some(log) = unsafe { raw::RedisModule_Log } {
+                    let text = CString::new(format!(
+                        "redis-rl needs Redis 6.2 or later, or Valkey: this server has no {function}"
+                    ));
+                    // SAFETY: `ctx` is the server's; the format takes one C string.
+                    unsafe {
+                        log(
+                            ctx,
+                            c"warning".as_ptr(),
+                            c"%s".as_ptr(),
+                            text.unwrap_or_default().as_ptr(),
+                        );
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// Writes a warning to the server's log.
+    pub fn warn(&self, text: &str) {
+        log_warning(self.ctx, text);
+    }
+
+    /// Sets what the server may expect of the module: that it signals changes itself, and that its keys may be loaded, swapped and
+    /// migrated at any time, as it keeps nothing of them.
+    pub fn set_options(&self) {
+        let wanted = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int
+            | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD as c_int
+            | HANDLE_ATOMIC_SLOT_MIGRATION;
+        // SAFETY: the pointer is written by `Export_RedisModule_Init` alone, which has returned; the function takes nothing.
+        let known = match unsafe { raw::RedisModule_GetModuleOptionsAll } {
+            // SAFETY: as above.
+            Some(all) => unsafe { all() },
+            None => !HANDLE_ATOMIC_SLOT_MIGRATION,
+        };
+        // SAFETY: `ctx` is the one of the load under way.
+        unsafe { api!(RedisModule_SetModuleOptions)(self.ctx, wanted & known) };
+    }
+
+    /// The first command that changes are sent out as and that this server does not know by its name, having had it
+    /// renamed: they would be lost to replicas and to the append-only file.
+    pub fn first_unknown_effect(&self) -> Option<&'static CStr> {
+        EFFECTS.into_iter().find(|name| {
+            // SAFETY: `ctx` is the one of the load under way; the format takes no arguments. A known command is not run: it has
+            // too few, which gives no reply but another error.
+            let reply = unsafe { api!(RedisModule_Call)(self.ctx, name.as_ptr(), c"".as_ptr()) };
+            let error = io::Error::last_os_error().raw_os_error();
+            reply.is_null() && error == Some(libc::ENOENT)
+        })
+    }
+
+    /// Registers a command. False where the server refuses.
+    #[must_use]
+    pub fn register(&self, spec: &Spec) -> bool {
+        const KEY: (c_int, c_int, c_int) = (1, 1, 1);
+        // SAFETY: `ctx` is the one of the load under way; the server copies the texts, and the function stays as long as the
+        // module does.
+        unsafe {
+            let created = api!(RedisModule_CreateCommand)(
+                self.ctx,
+                spec.name.as_ptr(),
+                spec.handler.0,
+                spec.flags.as_ptr(),
+                KEY.0,
+                KEY.1,
+                KEY.2,
+            );
+            created == raw::REDISMODULE_OK as c_int
+                && docs::tell(self.ctx, spec.name, spec.arity, &spec.docs)
+        }
+    }
+}
+
+/// Has panics written to the server's log. (The default hook prints to a standard error that nobody may see, and keeps the module
+/// from being unmapped when it prints a backtrace.)
+fn log_panics() {
+    panic::set_hook(Box::new(|info| {
+        log_warning(ptr::null_mut(), &format!("redis-rl: {info}"));
+    }));
+}
+
+fn log_warning(ctx: *mut raw::RedisModuleCtx, text: &str) {
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: `ctx` is the server's or null, which the log accepts; the format takes one C string.
+    unsafe {
+        api!(RedisModule_Log)(ctx, c"warning".as_ptr(), c"%s".as_ptr(), text.as_ptr());
+    }
+}
+
+/// Gives back what loading kept.
+pub fn unload() {
+    drop(panic::take_hook());
+}
+
+/// Makes the two functions by which the server loads and unloads the module `name`.
+///
+/// `load` is given an [`OnLoad`] and the number of module arguments, and answers whether to go on.
+macro_rules! module {
+    (name: $name:expr, version: $version:expr, load: $load:path) => {
+        /// The server loads the module.
+        ///
+        /// # Safety
+        /// For the server only.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn RedisModule_OnLoad(
+            ctx: *mut redis_module::raw::RedisModuleCtx,
+            _argv: *mut *mut redis_module::raw::RedisModuleString,
+            argc: std::ffi::c_int,
+        ) -> std::ffi::c_int {
+            // SAFETY: the server calls this first, with its own context.
+            let loaded = std::panic::catch_unwind(|| {
+                unsafe { $crate::server::OnLoad::begin(ctx, $name, $version) }
+                    .is_some_and(|on_load| $load(&on_load, argc))
+            });
+            match loaded {
+                Ok(true) => redis_module::raw::REDISMODULE_OK as std::ffi::c_int,
+                _ => redis_module::raw::REDISMODULE_ERR as std::ffi::c_int,
+            }
+        }
+
+        /// The server unloads the module.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn RedisModule_OnUnload(
+            _ctx: *mut redis_module::raw::RedisModuleCtx,
+        ) -> std::ffi::c_int {
+            let _ = std::panic::catch_unwind($crate::server::unload);
+            redis_module::raw::REDISMODULE_OK as std::ffi::c_int
+        }
+    };
+}
+pub(crate) use module;
