@@ -8,3 +8,6 @@ mod units;
 
 pub use decision::{Decision, Lifetime, Outcome};
 pub use units::{MAX_INTEGER, Micros, Millis, Rate};
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -155,6 +155,12 @@ impl<'a> View<'a> {
         Millis(self.header.horizon.into())
     }
 
+    /// Time of the `i`-th oldest slot; `i` is below [`View::slots`].
+    #[cfg(test)]
+    pub(super) fn time(&self, i: usize) -> Millis {
+        self.header.base + Millis(self.slot(i).time.into())
+    }
+
     /// Where the `i`-th oldest slot lies.
     fn place(&self, i: usize) -> usize {
         let place = self.start + i;

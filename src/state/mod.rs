@@ -54,3 +54,6 @@ fn plausible(time: Millis) -> bool {
 fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
+
+#[cfg(test)]
+mod tests;
