@@ -22,8 +22,11 @@ const NOT_SENT: Error = Error::Message(
 
 /// The error for a key that holds something else.
 pub fn wrong_type(key: &mut Key) -> Error {
+    const NO_LIMITER: &CStr = c"WRONGTYPE key holds a string that is not the state of a limiter";
     let message: &CStr = match key.kind() {
         Kind::Missing => c"WRONGTYPE key is missing",
+        // The length first: looking at the bytes makes a raw string of whatever it is.
+        Kind::String if !Tag::fits(key.string_len()) => NO_LIMITER,
         Kind::String => match Tag::of(key.bytes()) {
             Some(Tag::Fixed) => {
                 c"WRONGTYPE key holds the state of RL.FIXED; call that, or DEL the key"
@@ -34,7 +37,7 @@ pub fn wrong_type(key: &mut Key) -> Error {
             Some(Tag::Token) => {
                 c"WRONGTYPE key holds the state of RL.TOKEN; call that, or DEL the key"
             }
-            None => c"WRONGTYPE key holds a string that is not the state of a limiter",
+            None => NO_LIMITER,
         },
         Kind::List => c"WRONGTYPE key holds a list, not the state of a limiter",
         Kind::Hash => c"WRONGTYPE key holds a hash, not the state of a limiter",

@@ -13,6 +13,7 @@ pub mod log;
 
 pub use blob::{Blob, Token};
 
+use crate::limiter::fixed::Fixed;
 use crate::limiter::{MAX_INTEGER, Millis};
 
 /// The algorithm that a string belongs to: its first byte. None of these begins a text in UTF-8.
@@ -31,10 +32,15 @@ impl Tag {
     /// Every tag.
     pub const ALL: [Self; 3] = [Self::Fixed, Self::Sliding, Self::Token];
 
+    /// Whether a state of any kind can have so many bytes.
+    pub fn fits(len: usize) -> bool {
+        len == Fixed::LEN || len == Token::LEN || log::View::fits(len)
+    }
+
     /// Whose state `bytes` is, as far as its form tells; `None` for a string that is no limiter.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let holds = |tag: &Self| match tag {
-            Self::Fixed => crate::limiter::fixed::Fixed::decode(bytes).is_some(),
+            Self::Fixed => Fixed::decode(bytes).is_some(),
             Self::Sliding => log::View::is_log(bytes),
             Self::Token => Token::decode(bytes).is_some(),
         };
