@@ -1,6 +1,7 @@
 //! Reads a call's arguments from left to right. Each error names its argument and says what would be right.
 
 use std::ffi::CStr;
+use std::ops::Range;
 
 use super::grammar;
 use crate::limiter::sliding::{MAX_COST, MAX_WINDOW};
@@ -12,14 +13,14 @@ pub const MAX_DURATION: Millis = Millis(366 * Millis::DAY.0);
 
 /// Up to where an integer may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Range {
+pub enum Most {
     /// 2^53 - 1
     Wide,
     /// 2^32 - 1: `RL.SLIDING`
     Narrow,
 }
 
-impl Range {
+impl Most {
     fn holds(self, value: u64) -> bool {
         value
             <= match self {
@@ -38,28 +39,48 @@ pub struct Options {
     pub at: Option<Millis>,
 }
 
-/// The arguments behind the command's name.
+/// Some of a call's arguments, one after the other.
 pub struct Args<'a> {
     call: &'a Call<'a>,
     next: usize,
+    end: usize,
 }
 
-const fn error<T>(message: &'static CStr) -> Result<T, Error> {
+/// The error for an option that a limiter does not have or that is given twice, or whose value is wrong.
+pub const fn error<T>(message: &'static CStr) -> Result<T, Error> {
     Err(Error::Message(message))
 }
 
 impl<'a> Args<'a> {
-    /// All of them.
+    /// Those from one place up to another.
+    pub fn within(call: &'a Call<'a>, places: Range<usize>) -> Self {
+        Self {
+            call,
+            next: places.start,
+            end: places.end.min(call.len()),
+        }
+    }
+
+    /// Those behind the command's name.
     pub fn new(call: &'a Call<'a>) -> Self {
-        Self { call, next: 1 }
+        Self::within(call, 1..call.len())
     }
 
     fn peek(&self) -> Option<&'a [u8]> {
-        self.call.argument(self.next)
+        if self.next < self.end {
+            self.call.argument(self.next)
+        } else {
+            None
+        }
+    }
+
+    /// Whether there are no more.
+    pub fn is_end(&self) -> bool {
+        self.peek().is_none()
     }
 
     /// The next argument, which has to be there.
-    fn take(&mut self) -> Result<&'a [u8], Error> {
+    pub fn take(&mut self) -> Result<&'a [u8], Error> {
         let argument = self.peek().ok_or(Error::Arity)?;
         self.next += 1;
         Ok(argument)
@@ -93,11 +114,11 @@ impl<'a> Args<'a> {
     }
 
     /// The maximum of a window.
-    pub fn max(&mut self, range: Range) -> Result<u64, Error> {
-        match (grammar::integer(self.take()?), range) {
-            (Some(max), range) if range.holds(max) => Ok(max),
-            (_, Range::Wide) => error(c"ERR max must be an integer from 0 to 9007199254740991"),
-            (_, Range::Narrow) => error(c"ERR max must be an integer from 0 to 4294967295"),
+    pub fn max(&mut self, most: Most) -> Result<u64, Error> {
+        match (grammar::integer(self.take()?), most) {
+            (Some(max), most) if most.holds(max) => Ok(max),
+            (_, Most::Wide) => error(c"ERR max must be an integer from 0 to 9007199254740991"),
+            (_, Most::Narrow) => error(c"ERR max must be an integer from 0 to 4294967295"),
         }
     }
 
@@ -118,17 +139,17 @@ impl<'a> Args<'a> {
     /// The options, up to the end. `own` takes those that every limiter does not have: a name, and the value behind it if any.
     pub fn options(
         &mut self,
-        range: Range,
+        most: Most,
         mut own: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Error>,
     ) -> Result<Options, Error> {
         let (mut cost, mut at) = (None, None);
-        while self.peek().is_some() {
+        while !self.is_end() {
             let name = self.take()?;
             let value = self.peek();
             if name.eq_ignore_ascii_case(b"COST") {
                 let value = value.and_then(grammar::integer);
-                match value.filter(|value| *value >= 1 && range.holds(*value)) {
-                    None if range == Range::Wide => {
+                match value.filter(|value| *value >= 1 && most.holds(*value)) {
+                    None if most == Most::Wide => {
                         return error(c"ERR COST must be an integer from 1 to 9007199254740991");
                     }
                     None => return error(c"ERR COST must be an integer from 1 to 4294967295"),

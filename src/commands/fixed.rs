@@ -1,16 +1,16 @@
 //! `RL.FIXED key window max [COST n] [OFFSET duration] [AT ms]`
 
-use super::args::{Args, MAX_DURATION, Range};
-use super::moment::Moment;
+use super::args::{Args, MAX_DURATION, Most, Options, error};
+use super::limiter::{Ask, Limiter};
 use super::{grammar, store};
 use crate::limiter::fixed::{self, Quota};
 use crate::limiter::{Decision, Millis};
-use crate::server::{Arg, ArgKind, Call, Command, Docs, Error};
+use crate::server::{Arg, ArgKind, Docs, Error};
 
-/// The command.
+/// The fixed window.
 pub struct Fixed;
 
-/// What is said of it.
+/// What is said of the command.
 pub const DOCS: Docs = Docs {
     summary: c"Takes from a limit per fixed window of time, which lies on the clock",
     complexity: c"O(1)",
@@ -25,21 +25,21 @@ pub const DOCS: Docs = Docs {
     ],
 };
 
-impl Command for Fixed {
-    fn run(call: &Call) -> Result<Decision, Error> {
-        let mut args = Args::new(call);
-        let key = args.key()?;
+impl Limiter for Fixed {
+    type Quota = Quota;
+
+    fn parse(args: &mut Args) -> Result<(Quota, Options), Error> {
         let window = args.window()?;
-        let max = args.max(Range::Wide)?;
+        let max = args.max(Most::Wide)?;
         let mut offset = None;
-        let options = args.options(Range::Wide, |name, value| {
+        let options = args.options(Most::Wide, |name, value| {
             if !name.eq_ignore_ascii_case(b"OFFSET") {
-                return Err(Error::Message(
+                return error(
                     c"ERR unknown option; RL.FIXED knows COST n, OFFSET duration and AT ms",
-                ));
+                );
             }
             if offset.is_some() {
-                return Err(Error::Message(c"ERR OFFSET may be given once only"));
+                return error(c"ERR OFFSET may be given once only");
             }
             offset = value.and_then(|value| grammar::duration(value, MAX_DURATION));
             offset.map(drop).ok_or(Error::Message(
@@ -51,13 +51,16 @@ impl Command for Fixed {
             max,
             offset: offset.unwrap_or(Millis::ZERO),
         };
+        Ok((quota, options))
+    }
 
-        let moment = Moment::of(call, options.at);
-        let mut key = call.open(key).ok_or(Error::Arity)?;
+    fn decide(ask: &Ask, quota: &Quota) -> Result<Decision, Error> {
+        let mut key = ask.open()?;
         let state = store::load(&mut key)?;
-        let outcome = fixed::decide(state, &quota, options.cost, moment.now.floor_millis());
+        let now = ask.moment.now.floor_millis();
+        let outcome = fixed::decide(state, quota, ask.cost, now, ask.intent);
         if let Some(next) = &outcome.next {
-            store::save(&mut key, next, outcome.lifetime, &moment)?;
+            store::save(&mut key, next, outcome.lifetime, ask)?;
         }
         Ok(outcome.decision)
     }

@@ -1,45 +1,88 @@
 //! The commands: one table, and one file each.
 
+mod all;
 mod args;
+mod counter;
 mod fixed;
 mod grammar;
+mod inspect;
+mod leaky;
+mod limiter;
 mod moment;
+mod peek;
+mod settings;
 mod sliding;
+mod sorted_log;
 mod store;
+mod throttle;
 mod token;
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
-use crate::server::{Handler, OnLoad, Spec};
+use self::limiter::Take;
+use crate::server::{Handler, Keys, OnLoad, Spec};
 
 /// The module's version as the server shows it: major * 10000 + minor * 100 + patch.
 pub const MODULE_VERSION: c_int = 100;
 
-/// What every limiter does: it may write, it uses memory, it is quick.
-const TAKES: &std::ffi::CStr = c"write deny-oom fast";
+/// Takes: may write, uses memory, is quick.
+const TAKES: &CStr = c"write deny-oom fast";
+/// Takes from keys that it has to tell the server itself.
+const TAKES_MANY: &CStr = c"write deny-oom fast getkeys-api";
+/// Only looks.
+const LOOKS: &CStr = c"readonly fast";
 
 /// Every command.
 #[rustfmt::skip]
-const COMMANDS: [Spec; 3] = [
-    Spec { name: c"RL.FIXED",   flags: TAKES, arity: -4, handler: Handler::of::<fixed::Fixed>(),     docs: fixed::DOCS },
-    Spec { name: c"RL.SLIDING", flags: TAKES, arity: -4, handler: Handler::of::<sliding::Sliding>(), docs: sliding::DOCS },
-    Spec { name: c"RL.TOKEN",   flags: TAKES, arity: -4, handler: Handler::of::<token::Token>(),     docs: token::DOCS },
+const COMMANDS: [Spec; 9] = [
+    Spec { name: c"RL.FIXED",    flags: TAKES,      arity: -4, keys: Keys::Updated(1), handler: Handler::of::<Take<fixed::Fixed>>(),     docs: fixed::DOCS },
+    Spec { name: c"RL.SLIDING",  flags: TAKES,      arity: -4, keys: Keys::Updated(1), handler: Handler::of::<Take<sliding::Sliding>>(), docs: sliding::DOCS },
+    Spec { name: c"RL.COUNTER",  flags: TAKES,      arity: -4, keys: Keys::Updated(1), handler: Handler::of::<Take<counter::Counter>>(), docs: counter::DOCS },
+    Spec { name: c"RL.TOKEN",    flags: TAKES,      arity: -4, keys: Keys::Updated(1), handler: Handler::of::<Take<token::Token>>(),     docs: token::DOCS },
+    Spec { name: c"RL.LEAKY",    flags: TAKES,      arity: -4, keys: Keys::Updated(1), handler: Handler::of::<Take<leaky::Leaky>>(),     docs: leaky::DOCS },
+    THROTTLE,
+    Spec { name: c"RL.ALL",      flags: TAKES_MANY, arity: -5, keys: Keys::Found,      handler: Handler::of::<all::All>(),               docs: all::DOCS },
+    Spec { name: c"RL.PEEK",     flags: LOOKS,      arity: -5, keys: Keys::Read(2),    handler: Handler::of::<peek::Peek>(),             docs: peek::DOCS },
+    Spec { name: c"RL.INSPECT",  flags: LOOKS,      arity: 2,  keys: Keys::Read(1),    handler: Handler::of::<inspect::Inspect>(),       docs: inspect::DOCS },
 ];
 
-/// Makes the module ready, given how many arguments it was loaded with. False stops the load, for a reason that is in the log.
-pub fn load(server: &OnLoad, arguments: c_int) -> bool {
-    if arguments > 0 {
-        server.warn("redis-rl takes no module arguments; use: loadmodule /path/to/libredis_rl.so");
+#[rustfmt::skip]
+const THROTTLE: Spec =
+    Spec { name: c"RL.THROTTLE", flags: TAKES,      arity: -5, keys: Keys::Updated(1), handler: Handler::of::<throttle::Throttle>(),     docs: throttle::DOCS };
+
+/// The same by the name that its users know, if it is wanted.
+const CL_THROTTLE: Spec = Spec {
+    name: c"CL.THROTTLE",
+    ..THROTTLE
+};
+
+/// The server's commands that ours work through, by which changes reach replicas and the append-only file.
+const NEEDED: [&CStr; 8] = [
+    c"SET",
+    c"SETRANGE",
+    c"PEXPIREAT",
+    c"ZADD",
+    c"ZCARD",
+    c"ZCOUNT",
+    c"ZRANGE",
+    c"ZREMRANGEBYSCORE",
+];
+
+/// Makes the module ready. False stops the load, for a reason that is in the log.
+pub fn load(server: &OnLoad) -> bool {
+    if let Err(right) = settings::read(server.arguments()) {
+        server.warn(&format!("redis-rl: {right}"));
         return false;
     }
-    if let Some(name) = server.first_unknown_effect() {
+    if let Some(name) = server.first_unknown(&NEEDED) {
         server.warn(&format!(
-            "redis-rl cannot work here: rename-command took {name:?} away, by which changes reach replicas and the append-only file"
+            "redis-rl cannot work here: it needs the command {name:?}, which rename-command took away"
         ));
         return false;
     }
     server.set_options();
-    for spec in &COMMANDS {
+    let wanted = settings::has_cl_throttle().then_some(&CL_THROTTLE);
+    for spec in COMMANDS.iter().chain(wanted) {
         if !server.register(spec) {
             server.warn(&format!(
                 "redis-rl cannot register {:?}; is it loaded already?",
@@ -47,6 +90,10 @@ pub fn load(server: &OnLoad, arguments: c_int) -> bool {
             ));
             return false;
         }
+    }
+    if !server.configure(&settings::CHANGEABLE) {
+        server.warn("redis-rl cannot register its settings; see the line above");
+        return false;
     }
     true
 }

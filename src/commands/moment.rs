@@ -23,17 +23,26 @@ impl Moment {
         }
     }
 
+    fn needed(&self, lifetime: Lifetime) -> Millis {
+        const LEAST_IN_REPLAY: Millis = Millis(1000);
+        if self.is_replay {
+            lifetime.needed.max(LEAST_IN_REPLAY)
+        } else {
+            lifetime.needed
+        }
+    }
+
+    /// Whether `expiry` lies behind the end of the lifetime.
+    pub fn is_beyond(&self, lifetime: Lifetime, expiry: Millis) -> bool {
+        expiry > self.server + self.needed(lifetime)
+    }
+
     /// What the expiry has to become, given what it is; `None` if it can stay.
     ///
     /// The lifetime is counted on the server's clock. It may be up to half as long again, so the expiry seldom moves. An `AT`
     /// stands still while that clock goes on: a key lives at least a second then, or a burst could outlive it.
     pub fn expiry(&self, lifetime: Lifetime, current: Option<Millis>) -> Option<Millis> {
-        const LEAST_IN_REPLAY: Millis = Millis(1000);
-        let needed = if self.is_replay {
-            lifetime.needed.max(LEAST_IN_REPLAY)
-        } else {
-            lifetime.needed
-        };
+        let needed = self.needed(lifetime);
         let earliest = self.server + needed;
         let latest = earliest + Millis(needed.0 / 2);
         match current {

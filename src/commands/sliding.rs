@@ -1,17 +1,17 @@
 //! `RL.SLIDING key window max [window max ...] [COST n] [AT ms]`
 
-use super::args::{Args, Range};
-use super::moment::Moment;
-use super::store;
+use super::args::{Args, Most, Options, error};
+use super::limiter::{Ask, Limiter};
+use super::{settings, sorted_log, store};
 use crate::limiter::sliding::{self, Quota, Tier, Verdict};
-use crate::limiter::{Decision, Millis};
-use crate::server::{Arg, ArgKind, Call, Command, Docs, Error};
+use crate::limiter::{Decision, Intent, Millis};
+use crate::server::{Arg, ArgKind, Docs, Error, Kind};
 use crate::state::log::{Change, Full};
 
-/// The command.
+/// The sliding window log.
 pub struct Sliding;
 
-/// What is said of it.
+/// What is said of the command.
 pub const DOCS: Docs = Docs {
     summary: c"Takes from one or more limits per sliding window of time, exact to the millisecond",
     complexity: c"O(log n) with n being the requests in the longest window",
@@ -33,7 +33,7 @@ pub const DOCS: Docs = Docs {
 fn tier(args: &mut Args) -> Result<Tier, Error> {
     Ok(Tier {
         window: args.short_window()?,
-        max: args.max(Range::Narrow)?,
+        max: args.max(Most::Narrow)?,
     })
 }
 
@@ -42,52 +42,68 @@ fn quota(args: &mut Args) -> Result<Quota, Error> {
     while args.is_number_next() {
         let is_room = match tier(args) {
             Err(Error::Arity) => {
-                return Err(Error::Message(
+                return error(
                     c"ERR max is missing behind the last window; RL.SLIDING takes pairs of window and max",
-                ));
+                );
             }
             tier => quota.push(tier?),
         };
         if !is_room {
-            return Err(Error::Message(
+            return error(
                 c"ERR too many windows; RL.SLIDING takes at most 8 pairs of window and max",
-            ));
+            );
         }
     }
     Ok(quota)
 }
 
-impl Command for Sliding {
-    fn run(call: &Call) -> Result<Decision, Error> {
-        let mut args = Args::new(call);
-        let key = args.key()?;
-        let quota = quota(&mut args)?;
-        let options = args.options(Range::Narrow, |_, _| {
-            Err(Error::Message(
-                c"ERR unknown option; behind its pairs of window and max RL.SLIDING knows COST n and AT ms",
-            ))
-        })?;
+impl Limiter for Sliding {
+    type Quota = Quota;
 
-        let moment = Moment::of(call, options.at);
-        let now = moment.now.floor_millis();
-        let mut key = call.open(key).ok_or(Error::Arity)?;
+    fn parse(args: &mut Args) -> Result<(Quota, Options), Error> {
+        let quota = quota(args)?;
+        let options = args.options(Most::Narrow, |_, _| {
+            error(
+                c"ERR unknown option; behind its pairs of window and max RL.SLIDING knows COST n and AT ms",
+            )
+        })?;
+        Ok((quota, options))
+    }
+
+    fn decide(ask: &Ask, quota: &Quota) -> Result<Decision, Error> {
+        let now = ask.moment.now.floor_millis();
+        let mut key = ask.open()?;
+        let is_sorted_set = match key.kind() {
+            Kind::SortedSet => true,
+            Kind::Missing => settings::stores_in_sorted_sets(),
+            _ => false,
+        };
+        if is_sorted_set {
+            let expiry = key.expires_at();
+            let is_new = key.kind() == Kind::Missing;
+            // The server's own commands do the rest, for which the key may not be open.
+            drop(key);
+            return sorted_log::decide(ask, quota, now, is_new, expiry);
+        }
         let log = store::load_log(&mut key)?;
         let Verdict {
             decision,
             shift,
             time,
-        } = sliding::decide(&log, &quota, options.cost, now);
+        } = sliding::decide(&log, quota, ask.cost, now, ask.intent);
         let change = match &log {
             Some(log) if decision.allowed => {
-                Change::record(log, shift, time, options.cost, quota.longest())
+                Change::record(log, shift, time, ask.cost, quota.longest())
                     .map_err(|Full| store::NO_ROOM)?
             }
             Some(log) if shift > Millis::ZERO => Change::shift(log, shift),
-            None if decision.allowed => Change::create(time, options.cost, quota.longest()),
+            None if decision.allowed && ask.intent == Intent::Take => {
+                Change::create(time, ask.cost, quota.longest())
+            }
             _ => return Ok(decision),
         };
         let lifetime = Verdict::lifetime(time, change.horizon(), now);
-        store::save_log(&mut key, &change, lifetime, &moment)?;
+        store::save_log(&mut key, &change, lifetime, ask)?;
         Ok(decision)
     }
 }

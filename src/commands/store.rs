@@ -2,11 +2,11 @@
 
 use std::ffi::CStr;
 
-use super::moment::Moment;
-use crate::limiter::{Lifetime, Millis};
+use super::limiter::Ask;
+use crate::limiter::{Intent, Lifetime, Millis};
 use crate::server::{Error, Key, Kind};
 use crate::state::log::{Change, View};
-use crate::state::{Blob, Tag};
+use crate::state::{Blob, State, Writer};
 
 /// Strings up to this many bytes are sent whole where their expiry moves, in one command; longer ones in two.
 const SENT_WHOLE: usize = 1024;
@@ -25,17 +25,22 @@ pub fn wrong_type(key: &mut Key) -> Error {
     const NO_LIMITER: &CStr = c"WRONGTYPE key holds a string that is not the state of a limiter";
     let message: &CStr = match key.kind() {
         Kind::Missing => c"WRONGTYPE key is missing",
-        // The length first: looking at the bytes makes a raw string of whatever it is.
-        Kind::String if !Tag::fits(key.string_len()) => NO_LIMITER,
-        Kind::String => match Tag::of(key.bytes()) {
-            Some(Tag::Fixed) => {
+        Kind::String if !State::fits(key.string_len()) => NO_LIMITER,
+        Kind::String => match State::read(key.bytes()) {
+            Some(State::Fixed(_)) => {
                 c"WRONGTYPE key holds the state of RL.FIXED; call that, or DEL the key"
             }
-            Some(Tag::Sliding) => {
+            Some(State::Sliding(_)) => {
                 c"WRONGTYPE key holds the state of RL.SLIDING; call that, or DEL the key"
             }
-            Some(Tag::Token) => {
+            Some(State::Counter(_)) => {
+                c"WRONGTYPE key holds the state of RL.COUNTER; call that, or DEL the key"
+            }
+            Some(State::Token(_)) => {
                 c"WRONGTYPE key holds the state of RL.TOKEN; call that, or DEL the key"
+            }
+            Some(State::Leaky(_)) => {
+                c"WRONGTYPE key holds the state of RL.LEAKY; call that, or DEL the key"
             }
             None => NO_LIMITER,
         },
@@ -54,7 +59,7 @@ pub fn load<B: Blob>(key: &mut Key) -> Result<Option<B>, Error> {
     match key.kind() {
         Kind::Missing => Ok(None),
         // The length first: looking at the bytes makes a raw string of whatever it is.
-        Kind::String if key.string_len() == B::LEN => match B::decode(key.bytes()) {
+        Kind::String if B::fits(key.string_len()) => match B::decode(key.bytes()) {
             Some(state) => Ok(Some(state)),
             None => Err(wrong_type(key)),
         },
@@ -62,33 +67,21 @@ pub fn load<B: Blob>(key: &mut Key) -> Result<Option<B>, Error> {
     }
 }
 
-/// Stores `state`, which is not what the key held, for its lifetime.
-pub fn save<B: Blob>(
-    key: &mut Key,
-    state: &B,
-    lifetime: Lifetime,
-    moment: &Moment,
-) -> Result<(), Error> {
-    let new = state.encode();
-    let new = new.as_ref();
-    let is_new = key.kind() == Kind::Missing;
-    if is_new && !key.resize(new.len()) {
+/// Stores `state`, which is not what the key held, for its lifetime. A look stores nothing.
+pub fn save<B: Blob>(key: &mut Key, state: &B, lifetime: Lifetime, ask: &Ask) -> Result<(), Error> {
+    if ask.intent == Intent::Look {
+        return Ok(());
+    }
+    let current = key.expires_at();
+    let is_resized = key.string_len() != state.encoded_len();
+    if is_resized && !key.resize(state.encoded_len()) {
         return Err(NO_ROOM);
     }
-    let current = if is_new { None } else { key.expires_at() };
-    let old = key.bytes();
-    let differs = |(old, new): (&u8, &u8)| old != new;
-    let start = old.iter().zip(new).position(differs).unwrap_or(0);
-    let end = old
-        .iter()
-        .zip(new)
-        .rposition(differs)
-        .map_or(0, |last| last + 1);
-    if let Some(old) = old.get_mut(..new.len()) {
-        old.copy_from_slice(new);
-    }
-    let stretch = (start, end.saturating_sub(start));
-    finish(key, Some([stretch].into_iter()), lifetime, moment, current)
+    let mut writer = Writer::new(key.bytes_mut());
+    state.write(&mut writer);
+    let stretch = writer.changed();
+    let stretches = (!is_resized).then(|| [stretch].into_iter());
+    finish(key, stretches, lifetime, ask, current)
 }
 
 /// The log in `key`; `None` where there is no key.
@@ -103,25 +96,25 @@ pub fn load_log<'k>(key: &'k mut Key) -> Result<Option<View<'k>>, Error> {
     Ok(View::read(key.bytes()))
 }
 
-/// Applies `change` to the log, and keeps it for its lifetime.
+/// Applies `change` to the log, and keeps it for its lifetime. A look changes nothing.
 pub fn save_log(
     key: &mut Key,
     change: &Change,
     lifetime: Lifetime,
-    moment: &Moment,
+    ask: &Ask,
 ) -> Result<(), Error> {
-    let current = match key.kind() {
-        Kind::Missing => None,
-        _ => key.expires_at(),
-    };
+    if ask.intent == Intent::Look {
+        return Ok(());
+    }
+    let current = key.expires_at();
     if let Some(len) = change.new_len() {
-        change.gather(key.bytes());
+        change.gather(key.bytes_mut());
         if !key.resize(len) {
             return Err(NO_ROOM);
         }
     }
-    change.write(key.bytes());
-    finish(key, change.stretches(), lifetime, moment, current)
+    change.write(key.bytes_mut());
+    finish(key, change.stretches(), lifetime, ask, current)
 }
 
 /// Sets the expiry of a changed key if it has to move, tells replicas and the append-only file of the change, and the watchers.
@@ -131,10 +124,10 @@ fn finish(
     key: &mut Key,
     stretches: Option<impl Iterator<Item = (usize, usize)>>,
     lifetime: Lifetime,
-    moment: &Moment,
+    ask: &Ask,
     current: Option<Millis>,
 ) -> Result<(), Error> {
-    let moved = moment.expiry(lifetime, current);
+    let moved = ask.moment.expiry(lifetime, current);
     if let Some(expiry) = moved {
         key.expire_at(expiry);
     }

@@ -1,6 +1,6 @@
 //! The bucket behind the token bucket and the leaky bucket: what has been used, draining at a rate.
 
-use super::decision::{Decision, Lifetime, Outcome, Standing};
+use super::decision::{Decision, Intent, Lifetime, Outcome, Standing};
 use super::units::{MAX_INTEGER, Micros, Millis, Rate, div_ceil, div_floor};
 
 /// What a call asks for.
@@ -73,8 +73,9 @@ pub fn decide_token(
     quota: &Quota,
     cost: u64,
     now: Micros,
+    intent: Intent,
 ) -> Outcome<Bucket> {
-    decide(state, quota, cost, now).0
+    decide(state, quota, cost, now, intent).0
 }
 
 /// Decides about `cost` at `now` as a queue: an allowed call waits for what was in the bucket before it.
@@ -83,8 +84,9 @@ pub fn decide_leaky(
     quota: &Quota,
     cost: u64,
     now: Micros,
+    intent: Intent,
 ) -> Outcome<Bucket> {
-    let (mut outcome, queued) = decide(state, quota, cost, now);
+    let (mut outcome, queued) = decide(state, quota, cost, now, intent);
     if outcome.decision.allowed {
         outcome.decision.wait = Some(queued);
     }
@@ -97,6 +99,7 @@ fn decide(
     quota: &Quota,
     cost: u64,
     now: Micros,
+    intent: Intent,
 ) -> (Outcome<Bucket>, Millis) {
     let rate = &quota.rate;
     let stored = match state {
@@ -141,7 +144,8 @@ fn decide(
     let capacity = quota.capacity as u128 * scale;
     let wanted = level + cost as u128 * scale;
     let allowed = wanted <= capacity;
-    let level_after = if allowed { wanted } else { level };
+    let is_taken = allowed && intent == Intent::Take;
+    let level_after = if is_taken { wanted } else { level };
     let reset = if level_after == 0 {
         Millis::ZERO
     } else {
@@ -158,7 +162,7 @@ fn decide(
         },
         reset,
     };
-    let next = (allowed || standing == Standing::Moved).then_some(Bucket {
+    let next = (is_taken || standing == Standing::Moved).then_some(Bucket {
         last,
         used: level_after,
         scale: scale as u64,

@@ -2,10 +2,19 @@
 
 use super::units::Millis;
 
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// To take the cost, if it is allowed.
+    Take,
+    /// To see whether it would be. Nothing is taken, and what remains is told as it stands.
+    Look,
+}
+
 /// The answer to "may this go on?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether the cost was (or, for a look, would be) taken.
+    /// Whether the cost was taken or, for a look, would be.
     pub allowed: bool,
     /// The maximum or capacity that was applied.
     pub limit: u64,
@@ -16,6 +25,19 @@ pub struct Decision {
     pub wait: Option<Millis>,
     /// How long until the limiter is as good as new.
     pub reset: Millis,
+}
+
+impl Decision {
+    /// As every limiter answers: allowed, limit, remaining, wait_ms, reset_ms.
+    pub fn integers(&self) -> [i64; 5] {
+        [
+            self.allowed.into(),
+            self.limit as i64,
+            self.remaining as i64,
+            self.wait.map_or(-1, |wait| wait.0),
+            self.reset.0,
+        ]
+    }
 }
 
 /// How long a changed state has to be kept, and how much longer it may be kept to save moving the expiry.

@@ -1,6 +1,6 @@
 //! Fixed window: a count for a window that lies on the clock.
 
-use super::decision::{Decision, Lifetime, Outcome, Standing};
+use super::decision::{Decision, Intent, Lifetime, Outcome, Standing};
 use super::units::Millis;
 
 /// What a call asks for.
@@ -34,7 +34,13 @@ pub struct Fixed {
 }
 
 /// Decides about `cost` at `now`.
-pub fn decide(state: Option<Fixed>, quota: &Quota, cost: u64, now: Millis) -> Outcome<Fixed> {
+pub fn decide(
+    state: Option<Fixed>,
+    quota: &Quota,
+    cost: u64,
+    now: Millis,
+    intent: Intent,
+) -> Outcome<Fixed> {
     let (state, standing) = match state {
         None => (None, Standing::Onward),
         Some(s) if s.start <= now => (Some(s), Standing::Onward),
@@ -51,7 +57,8 @@ pub fn decide(state: Option<Fixed>, quota: &Quota, cost: u64, now: Millis) -> Ou
     let until_end = Millis::clamped((start + quota.window - now).0 as i128);
 
     let allowed = cost <= quota.max && count <= quota.max - cost;
-    let count_after = if allowed { count + cost } else { count };
+    let is_taken = allowed && intent == Intent::Take;
+    let count_after = if is_taken { count + cost } else { count };
     let reset = if count_after == 0 {
         Millis::ZERO
     } else {
@@ -68,7 +75,7 @@ pub fn decide(state: Option<Fixed>, quota: &Quota, cost: u64, now: Millis) -> Ou
         },
         reset,
     };
-    let next = if allowed {
+    let next = if is_taken {
         Some(Fixed {
             start,
             window: quota.window,

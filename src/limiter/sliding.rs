@@ -1,6 +1,6 @@
 //! Sliding window log: exact to the millisecond, several windows over one log.
 
-use super::decision::{Decision, Lifetime, Standing};
+use super::decision::{Decision, Intent, Lifetime, Standing};
 use super::units::Millis;
 
 /// The most pairs of window and maximum that one call can name.
@@ -105,7 +105,7 @@ impl Verdict {
 }
 
 /// Decides about `cost` at `now`.
-pub fn decide(log: &impl Log, quota: &Quota, cost: u64, now: Millis) -> Verdict {
+pub fn decide(log: &impl Log, quota: &Quota, cost: u64, now: Millis, intent: Intent) -> Verdict {
     let longest = quota.longest().window;
     let newest = log.newest();
     let (standing, ahead) = match newest {
@@ -155,22 +155,27 @@ pub fn decide(log: &impl Log, quota: &Quota, cost: u64, now: Millis) -> Verdict 
     }
 
     let reset_from = |newest: Millis| Millis::clamped((newest + longest - now).0 as i128);
+    let reset_as_it_stands = newest.map_or(Millis::ZERO, |newest| reset_from(newest - shift));
     let decision = match (denied, least) {
         (Some((tier, remaining, wait)), _) => Decision {
             allowed: false,
             limit: tier.max,
             remaining,
             wait,
-            reset: newest.map_or(Millis::ZERO, |newest| reset_from(newest - shift)),
+            reset: reset_as_it_stands,
         },
         (None, least) => {
             let (tier, remaining) = least.unwrap_or_default();
+            let (taken, reset) = match intent {
+                Intent::Take => (cost, reset_from(time)),
+                Intent::Look => (0, reset_as_it_stands),
+            };
             Decision {
                 allowed: true,
                 limit: tier.max,
-                remaining: remaining.saturating_sub(cost),
+                remaining: remaining.saturating_sub(taken),
                 wait: Some(Millis::ZERO),
-                reset: reset_from(time),
+                reset,
             }
         }
     };

@@ -27,6 +27,9 @@ required! {
     RedisModule_CloseKey
     RedisModule_CreateCommand
     RedisModule_GetExpire
+    RedisModule_GetRandomBytes
+    RedisModule_IsKeysPositionRequest
+    RedisModule_KeyAtPos
     RedisModule_KeyType
     RedisModule_Log
     RedisModule_Milliseconds

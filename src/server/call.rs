@@ -7,7 +7,8 @@ use redis_module::raw;
 
 use super::api::api;
 use super::clock;
-use super::key::Key;
+use super::key::{Access, Key};
+use super::sorted_set::SortedSet;
 use crate::limiter::Micros;
 
 /// A call under way.
@@ -51,34 +52,78 @@ impl<'a> Call<'a> {
         clock::now()
     }
 
-    /// Opens the key that the `i`-th argument names, for reading and writing. One that has expired is gone by then.
-    ///
-    /// Not more than one handle of a key may be open at a time: it would dangle when the other one writes.
-    pub fn open(&self, i: usize) -> Option<Key<'a>> {
-        Key::open(*self, *self.arguments.get(i)?)
+    /// How many arguments there are, the command's name included.
+    pub fn len(&self) -> usize {
+        self.arguments.len()
     }
 
-    /// Answers an array of integers.
-    pub(super) fn reply_integers(&self, integers: &[i64]) -> c_int {
-        // SAFETY: `ctx` is the one of the call; both functions only write to the client.
+    /// Whether there are none, which no server does.
+    pub fn is_empty(&self) -> bool {
+        self.arguments.is_empty()
+    }
+
+    /// Opens the key that the `i`-th argument names. One that has expired is gone by then.
+    ///
+    /// Not more than one handle of a key may be open at a time: it would dangle when the other one writes.
+    pub fn open(&self, i: usize, access: Access) -> Option<Key<'a>> {
+        Key::open(*self, *self.arguments.get(i)?, access)
+    }
+
+    /// The sorted set in the key that the `i`-th argument names, by the server's own commands. The key is not open meanwhile.
+    pub fn sorted_set(&self, i: usize) -> Option<SortedSet<'a>> {
+        Some(SortedSet::new(*self, self.argument(i)?))
+    }
+
+    /// 16 random bytes.
+    pub fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        // SAFETY: the server fills in as many bytes as there are.
+        unsafe { api!(RedisModule_GetRandomBytes)(bytes.as_mut_ptr(), bytes.len()) };
+        bytes
+    }
+
+    /// Whether the server only asks which arguments are keys. It may ask from another thread.
+    pub(super) fn is_about_keys(&self) -> bool {
+        // SAFETY: `ctx` is the one of the call.
+        unsafe { api!(RedisModule_IsKeysPositionRequest)(self.ctx) != 0 }
+    }
+
+    /// Tells the server that the `i`-th argument is a key that is read and updated.
+    pub(super) fn report_key(&self, i: usize) {
+        let flags = raw::REDISMODULE_CMD_KEY_RW
+            | raw::REDISMODULE_CMD_KEY_ACCESS
+            | raw::REDISMODULE_CMD_KEY_UPDATE;
+        let place = c_int::try_from(i).unwrap_or(0);
+        // SAFETY: the pointers are written by `Export_RedisModule_Init` alone, which has returned; `ctx` is the one of the call.
         unsafe {
-            api!(RedisModule_ReplyWithArray)(self.ctx, integers.len() as _);
-            for integer in integers {
-                api!(RedisModule_ReplyWithLongLong)(self.ctx, *integer);
+            match raw::RedisModule_KeyAtPosWithFlags {
+                Some(report) => report(self.ctx, place, flags as c_int),
+                None => api!(RedisModule_KeyAtPos)(self.ctx, place),
             }
         }
-        raw::REDISMODULE_OK as c_int
+    }
+
+    /// Begins an array, of which `len` elements have to follow.
+    pub(super) fn reply_array(&self, len: usize) {
+        // SAFETY: `ctx` is the one of the call; the function only writes to the client.
+        unsafe { api!(RedisModule_ReplyWithArray)(self.ctx, len as _) };
+    }
+
+    /// Answers an integer.
+    pub(super) fn reply_integer(&self, integer: i64) {
+        // SAFETY: as in `reply_array`.
+        unsafe { api!(RedisModule_ReplyWithLongLong)(self.ctx, integer) };
     }
 
     /// Answers an error, code first.
-    pub(super) fn reply_error(&self, message: &CStr) -> c_int {
+    pub(super) fn reply_error(&self, message: &CStr) {
         // SAFETY: `ctx` is the one of the call; the server copies the text.
-        unsafe { api!(RedisModule_ReplyWithError)(self.ctx, message.as_ptr()) }
+        unsafe { api!(RedisModule_ReplyWithError)(self.ctx, message.as_ptr()) };
     }
 
     /// Answers the server's own error for a wrong number of arguments.
-    pub(super) fn reply_wrong_arity(&self) -> c_int {
+    pub(super) fn reply_wrong_arity(&self) {
         // SAFETY: `ctx` is the one of the call.
-        unsafe { api!(RedisModule_WrongArity)(self.ctx) }
+        unsafe { api!(RedisModule_WrongArity)(self.ctx) };
     }
 }

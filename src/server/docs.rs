@@ -6,6 +6,8 @@ use std::ptr;
 
 use redis_module::raw;
 
+use super::load::Keys;
+
 /// An argument.
 #[derive(Clone, Copy)]
 pub struct Arg {
@@ -33,6 +35,14 @@ impl Arg {
         }
     }
 
+    /// One that may be given, at its place.
+    pub const fn optional(name: &'static CStr, kind: ArgKind) -> Self {
+        Self {
+            optional: true,
+            ..Self::new(name, kind)
+        }
+    }
+
     /// One that has to be given, and may be again.
     pub const fn repeated(name: &'static CStr, kind: ArgKind) -> Self {
         Self {
@@ -56,6 +66,10 @@ impl Arg {
 pub enum ArgKind {
     /// The key.
     Key,
+    /// A key that no place tells.
+    FoundKey,
+    /// One of these words.
+    Word(&'static [&'static CStr]),
     /// An integer.
     Integer,
     /// A text: a duration or a rate.
@@ -93,6 +107,32 @@ impl RawArgs {
             let mut subargs = ptr::null_mut();
             let (kind, key_spec) = match arg.kind {
                 ArgKind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
+                ArgKind::FoundKey => (
+                    raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+                    -1,
+                ),
+                ArgKind::Word(words) => {
+                    let mut list: Vec<_> = words
+                        .iter()
+                        .map(|word| raw::RedisModuleCommandArg {
+                            name: word.as_ptr(),
+                            type_: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+                            key_spec_index: -1,
+                            token: word.as_ptr(),
+                            ..ended()
+                        })
+                        .collect();
+                    list.push(ended());
+                    subargs = list.as_mut_ptr();
+                    inner.push(Self {
+                        list,
+                        _inner: Vec::new(),
+                    });
+                    (
+                        raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
+                        -1,
+                    )
+                }
                 ArgKind::Integer => (
                     raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
                     -1,
@@ -156,8 +196,7 @@ const fn ended() -> raw::RedisModuleCommandArg {
     }
 }
 
-/// Tells the server about the command `name`, whose first argument is a key that it reads and updates. False where it
-/// refuses; true where it cannot be told.
+/// Tells the server about the command `name`. False where it refuses; true where it cannot be told.
 ///
 /// # Safety
 /// `ctx` is the one that `RedisModule_OnLoad` was given, and the command was created with it.
@@ -165,6 +204,7 @@ pub(super) unsafe fn tell(
     ctx: *mut raw::RedisModuleCtx,
     name: &CStr,
     arity: c_int,
+    keys: Keys,
     docs: &Docs,
 ) -> bool {
     // SAFETY: the pointers are written by `Export_RedisModule_Init` alone, which has returned.
@@ -179,22 +219,35 @@ pub(super) unsafe fn tell(
         sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
-    let flags = raw::REDISMODULE_CMD_KEY_RW
-        | raw::REDISMODULE_CMD_KEY_ACCESS
-        | raw::REDISMODULE_CMD_KEY_UPDATE;
     let mut key_specs = [
         // SAFETY: all zero is a valid value of this C struct: null pointers, zero numbers.
         unsafe { std::mem::zeroed::<raw::RedisModuleCommandKeySpec>() },
         // SAFETY: as above; it ends the list.
         unsafe { std::mem::zeroed::<raw::RedisModuleCommandKeySpec>() },
     ];
-    key_specs[0].flags = flags.into();
-    key_specs[0].begin_search_type =
-        raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    key_specs[0].bs.index.pos = 1;
-    key_specs[0].find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    // A step of 0 kills servers.
-    key_specs[0].fk.range.keystep = 1;
+    let (flags, place) = match keys {
+        Keys::Updated(place) => (
+            raw::REDISMODULE_CMD_KEY_RW
+                | raw::REDISMODULE_CMD_KEY_ACCESS
+                | raw::REDISMODULE_CMD_KEY_UPDATE,
+            place,
+        ),
+        Keys::Read(place) => (
+            raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+            place,
+        ),
+        // The command itself tells, and no specification can.
+        Keys::Found => (0, 0),
+    };
+    if place > 0 {
+        let spec = &mut key_specs[0];
+        spec.flags = flags.into();
+        spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+        spec.bs.index.pos = place;
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+        // A step of 0 kills servers.
+        spec.fk.range.keystep = 1;
+    }
     let mut args = RawArgs::of(docs.args);
     let info = raw::RedisModuleCommandInfo {
         version: &version,

@@ -1,7 +1,7 @@
-//! An open key that holds a string, or does not exist yet.
+//! An open key: what it holds, and all that is done to a string.
 
 use std::ffi::{c_int, c_longlong};
-use std::slice;
+use std::{ptr, slice};
 
 use redis_module::raw;
 
@@ -30,32 +30,59 @@ pub enum Kind {
     Other,
 }
 
-/// A key, open for reading and writing. Closed when dropped.
+/// What a key is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To look only. Where the server can, it does not count as a use of the key.
+    Read,
+    /// To read and write.
+    Write,
+}
+
+/// An open key. Closed when dropped.
 pub struct Key<'a> {
     call: Call<'a>,
     name: *mut raw::RedisModuleString,
+    /// Null for a missing key that is only read.
     handle: *mut raw::RedisModuleKey,
+    access: Access,
 }
 
 impl Drop for Key<'_> {
     fn drop(&mut self) {
-        // SAFETY: `handle` is open, and closed only here.
+        // SAFETY: `handle` is open, and closed only here; the server lets null pass.
         unsafe { api!(RedisModule_CloseKey)(self.handle) }
     }
 }
 
 impl<'a> Key<'a> {
-    pub(super) fn open(call: Call<'a>, name: *mut raw::RedisModuleString) -> Option<Self> {
-        const MODE: c_int = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
+    pub(super) fn open(
+        call: Call<'a>,
+        name: *mut raw::RedisModuleString,
+        access: Access,
+    ) -> Option<Self> {
+        // Servers read those of these bits that they know and leave the others.
+        const LOOK: u32 = raw::REDISMODULE_OPEN_KEY_NOTOUCH
+            | raw::REDISMODULE_OPEN_KEY_NONOTIFY
+            | raw::REDISMODULE_OPEN_KEY_NOSTATS;
+        let mode = match access {
+            Access::Read => raw::REDISMODULE_READ | LOOK,
+            Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+        };
         // SAFETY: `ctx` and `name` belong to the call under way.
-        let handle = unsafe { api!(RedisModule_OpenKey)(call.ctx, name, MODE) };
-        let handle = handle.cast::<raw::RedisModuleKey>();
-        (!handle.is_null()).then_some(Self { call, name, handle })
+        let handle = unsafe { api!(RedisModule_OpenKey)(call.ctx, name, mode as c_int) };
+        let is_open = access == Access::Read || !handle.is_null();
+        is_open.then_some(Self {
+            call,
+            name,
+            handle,
+            access,
+        })
     }
 
     /// What the key holds.
     pub fn kind(&self) -> Kind {
-        // SAFETY: `handle` is open.
+        // SAFETY: `handle` is open, or null, which is a missing key to the server.
         let kind = unsafe { api!(RedisModule_KeyType)(self.handle) } as isize;
         match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Missing,
@@ -71,23 +98,46 @@ impl<'a> Key<'a> {
 
     /// Length of a string in bytes. Unlike [`Key::bytes`] it leaves the string's encoding as it is.
     pub fn string_len(&self) -> usize {
-        // SAFETY: `handle` is open.
+        // SAFETY: `handle` is open, or null, which has length 0.
         unsafe { api!(RedisModule_ValueLength)(self.handle) }
     }
 
-    /// The string itself, in place; empty for whatever else the key holds. It is made a raw string where it is none.
-    pub fn bytes(&mut self) -> &mut [u8] {
-        const MODE: c_int = (raw::REDISMODULE_READ | raw::REDISMODULE_WRITE) as c_int;
-        let mut len = 0;
-        // SAFETY: `handle` is open. The memory stays until the string is resized or the key closed, which the borrow of `self`
-        // forbids; nothing else runs in the meantime. For a missing key the length is 0.
-        unsafe {
-            let bytes = api!(RedisModule_StringDMA)(self.handle, &mut len, MODE);
-            if bytes.is_null() || len == 0 {
-                return &mut [];
-            }
-            slice::from_raw_parts_mut(bytes.cast::<u8>(), len)
+    /// The string itself, in place; empty for whatever else the key holds. A short string that the server keeps in one piece
+    /// with its header, as it does after loading, comes apart by this: nothing but its encoding changes.
+    pub fn bytes(&mut self) -> &[u8] {
+        let (bytes, len) = self.string(raw::REDISMODULE_READ);
+        if len == 0 {
+            return &[];
         }
+        // SAFETY: the memory stays until the string is resized or the key closed, which the borrow of `self` forbids; nothing
+        // else runs in the meantime.
+        unsafe { slice::from_raw_parts(bytes, len) }
+    }
+
+    /// The same, to be written. Empty where the key was opened to be read.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        if self.access == Access::Read {
+            return &mut [];
+        }
+        let (bytes, len) = self.string(raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
+        if len == 0 {
+            return &mut [];
+        }
+        // SAFETY: as in `bytes`; the handle is open for writing, and a string longer than 0 is the key's own.
+        unsafe { slice::from_raw_parts_mut(bytes, len) }
+    }
+
+    fn string(&self, mode: u32) -> (*mut u8, usize) {
+        let mut len = 0;
+        if self.handle.is_null() {
+            return (ptr::null_mut(), 0);
+        }
+        // SAFETY: `handle` is open.
+        let bytes = unsafe { api!(RedisModule_StringDMA)(self.handle, &mut len, mode as c_int) };
+        if bytes.is_null() {
+            return (ptr::null_mut(), 0);
+        }
+        (bytes.cast(), len)
     }
 
     /// Makes the string `len` bytes long, at least 1; what is new is zero. Creates the key where it is missing. False where
@@ -110,6 +160,9 @@ impl<'a> Key<'a> {
 
     /// When the key expires; `None` if it does not.
     pub fn expires_at(&self) -> Option<Millis> {
+        if self.kind() == Kind::Missing {
+            return None;
+        }
         // SAFETY: the pointer is written by `Export_RedisModule_Init` alone, which has returned; `handle` is open.
         let at = unsafe {
             match raw::RedisModule_GetAbsExpire {

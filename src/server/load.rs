@@ -8,10 +8,23 @@ use std::ptr;
 use redis_module::raw;
 
 use super::api::{api, first_missing};
+use super::call::Call;
+use super::config::{self, ChoiceSpec};
 use super::docs::{self, Docs};
 use super::entry::Handler;
 
-/// A command as it is registered. Its first argument is its key.
+/// Which arguments of a command are keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// The one at this place, which the command reads and updates.
+    Updated(c_int),
+    /// The one at this place, which the command only reads.
+    Read(c_int),
+    /// Those that [`Command::for_each_key`](super::Command::for_each_key) finds.
+    Found,
+}
+
+/// A command as it is registered.
 pub struct Spec {
     /// Its name.
     pub name: &'static CStr,
@@ -19,6 +32,8 @@ pub struct Spec {
     pub flags: &'static CStr,
     /// Its number of arguments with its name, negative for "at least".
     pub arity: c_int,
+    /// Its keys.
+    pub keys: Keys,
     /// What runs it.
     pub handler: Handler,
     /// What is said of it.
@@ -28,10 +43,8 @@ pub struct Spec {
 /// The server loading this module.
 pub struct OnLoad {
     ctx: *mut raw::RedisModuleCtx,
+    arguments: Vec<Vec<u8>>,
 }
-
-/// The commands that changes are sent out as.
-const EFFECTS: [&CStr; 3] = [c"SET", c"SETRANGE", c"PEXPIREAT"];
 
 /// Valkey 9: atomic slot migration may move our keys, which are plain strings. Unknown to the bindings.
 const HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
@@ -40,9 +53,11 @@ impl OnLoad {
     /// Begins to load. `None` where the server is too old or the name is taken; it then says so itself or has been told.
     ///
     /// # Safety
-    /// For `RedisModule_OnLoad` only, with its `ctx`, before anything else.
+    /// For `RedisModule_OnLoad` only, with what it was given, before anything else.
     pub(crate) unsafe fn begin(
         ctx: *mut raw::RedisModuleCtx,
+        argv: *mut *mut raw::RedisModuleString,
+        argc: c_int,
         name: &CStr,
         version: c_int,
     ) -> Option<Self> {
@@ -53,11 +68,14 @@ impl OnLoad {
         if done != raw::REDISMODULE_OK as c_int {
             return None;
         }
-        let on_load = Self { ctx };
         match first_missing() {
             None => {
                 log_panics();
-                Some(on_load)
+                // SAFETY: the server's own, by the caller's promise. Unlike a command's, the first argument is one.
+                let call = unsafe { Call::new(ctx, argv, argc) };
+                let arguments = (0..call.len()).filter_map(|i| call.argument(i));
+                let arguments = arguments.map(<[u8]>::to_vec).collect();
+                Some(Self { ctx, arguments })
             }
             Some(function) => {
                 // `api!` may not be used yet: what is missing could be the log itself.
@@ -81,6 +99,18 @@ impl OnLoad {
         }
     }
 
+    /// The arguments behind `loadmodule` and the path.
+    pub fn arguments(&self) -> &[Vec<u8>] {
+        &self.arguments
+    }
+
+    /// Makes settings known to `CONFIG`. False where the server refuses.
+    #[must_use]
+    pub fn configure(&self, settings: &[ChoiceSpec]) -> bool {
+        // SAFETY: `ctx` is the one of the load under way.
+        unsafe { config::register(self.ctx, settings) }
+    }
+
     /// Writes a warning to the server's log.
     pub fn warn(&self, text: &str) {
         log_warning(self.ctx, text);
@@ -102,10 +132,9 @@ impl OnLoad {
         unsafe { api!(RedisModule_SetModuleOptions)(self.ctx, wanted & known) };
     }
 
-    /// The first command that changes are sent out as and that this server does not know by its name, having had it
-    /// renamed: they would be lost to replicas and to the append-only file.
-    pub fn first_unknown_effect(&self) -> Option<&'static CStr> {
-        EFFECTS.into_iter().find(|name| {
+    /// The first of these commands that this server does not know by its name, having had it renamed.
+    pub fn first_unknown(&self, commands: &'static [&'static CStr]) -> Option<&'static CStr> {
+        commands.iter().copied().find(|name| {
             // SAFETY: `ctx` is the one of the load under way; the format takes no arguments. A known command is not run: it has
             // too few, which gives no reply but another error.
             let reply = unsafe { api!(RedisModule_Call)(self.ctx, name.as_ptr(), c"".as_ptr()) };
@@ -117,7 +146,10 @@ impl OnLoad {
     /// Registers a command. False where the server refuses.
     #[must_use]
     pub fn register(&self, spec: &Spec) -> bool {
-        const KEY: (c_int, c_int, c_int) = (1, 1, 1);
+        let (first, last, step) = match spec.keys {
+            Keys::Updated(place) | Keys::Read(place) => (place, place, 1),
+            Keys::Found => (0, 0, 0),
+        };
         // SAFETY: `ctx` is the one of the load under way; the server copies the texts, and the function stays as long as the
         // module does.
         unsafe {
@@ -126,12 +158,12 @@ impl OnLoad {
                 spec.name.as_ptr(),
                 spec.handler.0,
                 spec.flags.as_ptr(),
-                KEY.0,
-                KEY.1,
-                KEY.2,
+                first,
+                last,
+                step,
             );
             created == raw::REDISMODULE_OK as c_int
-                && docs::tell(self.ctx, spec.name, spec.arity, &spec.docs)
+                && docs::tell(self.ctx, spec.name, spec.arity, spec.keys, &spec.docs)
         }
     }
 }
@@ -159,7 +191,7 @@ pub fn unload() {
 
 /// Makes the two functions by which the server loads and unloads the module `name`.
 ///
-/// `load` is given an [`OnLoad`] and the number of module arguments, and answers whether to go on.
+/// `load` is given an [`OnLoad`], and answers whether to go on.
 macro_rules! module {
     (name: $name:expr, version: $version:expr, load: $load:path) => {
         /// The server loads the module.
@@ -169,13 +201,13 @@ macro_rules! module {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn RedisModule_OnLoad(
             ctx: *mut redis_module::raw::RedisModuleCtx,
-            _argv: *mut *mut redis_module::raw::RedisModuleString,
+            argv: *mut *mut redis_module::raw::RedisModuleString,
             argc: std::ffi::c_int,
         ) -> std::ffi::c_int {
-            // SAFETY: the server calls this first, with its own context.
             let loaded = std::panic::catch_unwind(|| {
-                unsafe { $crate::server::OnLoad::begin(ctx, $name, $version) }
-                    .is_some_and(|on_load| $load(&on_load, argc))
+                // SAFETY: the server calls this first, with its own context and arguments.
+                unsafe { $crate::server::OnLoad::begin(ctx, argv, argc, $name, $version) }
+                    .is_some_and(|on_load| $load(&on_load))
             });
             match loaded {
                 Ok(true) => redis_module::raw::REDISMODULE_OK as std::ffi::c_int,

@@ -1,40 +1,81 @@
-//! The states of fixed size.
+//! The states that are read and written as a whole.
 
 use super::{Tag, VERSION, field, plausible};
 use crate::limiter::bucket::Bucket;
+use crate::limiter::counter::{Counter, MAX_BUCKETS};
 use crate::limiter::fixed::Fixed;
 use crate::limiter::{MAX_INTEGER, Micros, Millis};
 
-/// A state of fixed size.
+/// A state that is read and written as a whole.
 pub trait Blob: Sized {
-    /// What it is stored as.
-    type Bytes: AsRef<[u8]> + AsMut<[u8]>;
-    /// The first byte.
-    const TAG: Tag;
-    /// How many bytes it takes.
-    const LEN: usize;
-
-    /// The state in `bytes`; `None` unless [`Blob::encode`] can have made them.
+    /// Whether a state of this kind can have so many bytes.
+    fn fits(len: usize) -> bool;
+    /// The state in `bytes`; `None` unless [`Blob::write`] can have made them.
     fn decode(bytes: &[u8]) -> Option<Self>;
-    /// The bytes of this state.
-    fn encode(&self) -> Self::Bytes;
+    /// How many bytes it takes.
+    fn encoded_len(&self) -> usize;
+    /// Writes all of them.
+    fn write(&self, to: &mut Writer);
 }
 
-/// Whether `bytes` begin as a state of this kind and have its length.
-fn is_framed<B: Blob>(bytes: &[u8]) -> bool {
-    bytes.len() == B::LEN && bytes.starts_with(&[B::TAG as u8, VERSION])
+/// Writes fields one after the other over what was there, and knows which of them changed it.
+pub struct Writer<'a> {
+    bytes: &'a mut [u8],
+    next: usize,
+    changed: (usize, usize),
 }
 
-/// The longest window of a fixed window.
-const MAX_FIXED_WINDOW: i64 = 366 * Millis::DAY.0;
+impl<'a> Writer<'a> {
+    /// Over `bytes`, from their start on.
+    pub fn new(bytes: &'a mut [u8]) -> Self {
+        Self {
+            bytes,
+            next: 0,
+            changed: (0, 0),
+        }
+    }
+
+    /// The next field.
+    fn put<const N: usize>(&mut self, field: [u8; N]) {
+        let start = self.next;
+        self.next += N;
+        let place = self
+            .bytes
+            .get_mut(start..)
+            .and_then(|rest| rest.first_chunk_mut());
+        if let Some(place) = place
+            && *place != field
+        {
+            *place = field;
+            let first = if self.changed.1 == 0 {
+                start
+            } else {
+                self.changed.0
+            };
+            self.changed = (first, self.next);
+        }
+    }
+
+    /// The stretch from the first to the last field that changed, as start and length.
+    pub fn changed(&self) -> (usize, usize) {
+        (self.changed.0, self.changed.1 - self.changed.0)
+    }
+}
+
+/// The longest window of a fixed window or a counter.
+const MAX_WINDOW: i64 = 366 * Millis::DAY.0;
+
+impl Fixed {
+    const LEN: usize = 26;
+}
 
 impl Blob for Fixed {
-    type Bytes = [u8; Self::LEN];
-    const TAG: Tag = Tag::Fixed;
-    const LEN: usize = 26;
+    fn fits(len: usize) -> bool {
+        len == Self::LEN
+    }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        if !is_framed::<Self>(bytes) {
+        if bytes.len() != Self::LEN || !bytes.starts_with(&[Tag::Fixed as u8, VERSION]) {
             return None;
         }
         let fixed = Self {
@@ -43,32 +84,48 @@ impl Blob for Fixed {
             count: u64::from_le_bytes(field(bytes, 18)?),
         };
         let sound = plausible(fixed.start)
-            && (1..=MAX_FIXED_WINDOW).contains(&fixed.window.0)
+            && (1..=MAX_WINDOW).contains(&fixed.window.0)
             && (1..=MAX_INTEGER).contains(&fixed.count);
         sound.then_some(fixed)
     }
 
-    fn encode(&self) -> Self::Bytes {
-        let mut bytes = [0; Self::LEN];
-        bytes[..2].copy_from_slice(&[Self::TAG as u8, VERSION]);
-        bytes[2..10].copy_from_slice(&self.start.0.to_le_bytes());
-        bytes[10..18].copy_from_slice(&self.window.0.to_le_bytes());
-        bytes[18..26].copy_from_slice(&self.count.to_le_bytes());
-        bytes
+    fn encoded_len(&self) -> usize {
+        Self::LEN
+    }
+
+    fn write(&self, to: &mut Writer) {
+        to.put([Tag::Fixed as u8, VERSION]);
+        to.put(self.start.0.to_le_bytes());
+        to.put(self.window.0.to_le_bytes());
+        to.put(self.count.to_le_bytes());
     }
 }
 
-/// The bucket of a token bucket.
+/// A bucket, stored under the tag of its algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token(pub Bucket);
+pub struct Tagged<const TAG: u8>(pub Bucket);
 
-impl Blob for Token {
-    type Bytes = [u8; Self::LEN];
-    const TAG: Tag = Tag::Token;
+/// The bucket of a token bucket.
+pub type Token = Tagged<{ Tag::Token as u8 }>;
+/// The bucket of a leaky bucket.
+pub type Leaky = Tagged<{ Tag::Leaky as u8 }>;
+
+impl<const TAG: u8> Tagged<TAG> {
     const LEN: usize = 34;
 
+    /// The state of `bucket`.
+    pub const fn of(bucket: Bucket) -> Self {
+        Self(bucket)
+    }
+}
+
+impl<const TAG: u8> Blob for Tagged<TAG> {
+    fn fits(len: usize) -> bool {
+        len == Self::LEN
+    }
+
     fn decode(bytes: &[u8]) -> Option<Self> {
-        if !is_framed::<Self>(bytes) {
+        if bytes.len() != Self::LEN || !bytes.starts_with(&[TAG, VERSION]) {
             return None;
         }
         let bucket = Bucket {
@@ -82,12 +139,81 @@ impl Blob for Token {
         sound.then_some(Self(bucket))
     }
 
-    fn encode(&self) -> Self::Bytes {
-        let mut bytes = [0; Self::LEN];
-        bytes[..2].copy_from_slice(&[Self::TAG as u8, VERSION]);
-        bytes[2..10].copy_from_slice(&self.0.last.0.to_le_bytes());
-        bytes[10..18].copy_from_slice(&self.0.scale.to_le_bytes());
-        bytes[18..34].copy_from_slice(&self.0.used.to_le_bytes());
-        bytes
+    fn encoded_len(&self) -> usize {
+        Self::LEN
+    }
+
+    fn write(&self, to: &mut Writer) {
+        to.put([TAG, VERSION]);
+        to.put(self.0.last.0.to_le_bytes());
+        to.put(self.0.scale.to_le_bytes());
+        to.put(self.0.used.to_le_bytes());
+    }
+}
+
+/// Bytes of a counter before its counts.
+const COUNTER_HEADER: usize = 20;
+
+/// Bytes of each of `counts` counts in a counter of `len` bytes: 4, or 8 where one of them needs it. `None` for any other length.
+fn count_width(len: usize, counts: usize) -> Option<usize> {
+    let all = len.checked_sub(COUNTER_HEADER)?;
+    [4, 8].into_iter().find(|width| counts * width == all)
+}
+
+impl Blob for Counter {
+    fn fits(len: usize) -> bool {
+        const LONGEST: usize = COUNTER_HEADER + 8 * (MAX_BUCKETS + 1);
+        (COUNTER_HEADER + 2 * 4..=LONGEST).contains(&len) && len.is_multiple_of(4)
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        if !bytes.starts_with(&[Tag::Counter as u8, VERSION]) {
+            return None;
+        }
+        let buckets = usize::from(u16::from_le_bytes(field(bytes, 2)?));
+        let sub_window = Millis(i64::from_le_bytes(field(bytes, 4)?));
+        let latest = i64::from_le_bytes(field(bytes, 12)?);
+        let width = count_width(bytes.len(), buckets + 1)?;
+        let sound = (1..=MAX_BUCKETS).contains(&buckets)
+            && (1..=MAX_WINDOW).contains(&sub_window.0)
+            && plausible(Millis(latest.checked_mul(sub_window.0)?));
+        if !sound {
+            return None;
+        }
+        let mut counter = Self::empty(sub_window, buckets);
+        counter.latest = latest;
+        let mut most = 0;
+        for (i, count) in counter.counts_mut().iter_mut().enumerate() {
+            let at = COUNTER_HEADER + i * width;
+            *count = if width == 4 {
+                u32::from_le_bytes(field(bytes, at)?).into()
+            } else {
+                u64::from_le_bytes(field(bytes, at)?)
+            };
+            most = most.max(*count);
+        }
+        let is_sound = counter.counts().first().is_some_and(|count| *count > 0)
+            && most <= MAX_INTEGER
+            && counter.encoded_len() == bytes.len();
+        is_sound.then_some(counter)
+    }
+
+    fn encoded_len(&self) -> usize {
+        let is_wide = self.counts().iter().any(|count| *count > u32::MAX.into());
+        COUNTER_HEADER + self.counts().len() * if is_wide { 8 } else { 4 }
+    }
+
+    fn write(&self, to: &mut Writer) {
+        to.put([Tag::Counter as u8, VERSION]);
+        to.put((self.buckets as u16).to_le_bytes());
+        to.put(self.sub_window.0.to_le_bytes());
+        to.put(self.latest.to_le_bytes());
+        let is_narrow = count_width(self.encoded_len(), self.counts().len()) == Some(4);
+        for count in self.counts() {
+            match u32::try_from(*count) {
+                Ok(count) if is_narrow => to.put(count.to_le_bytes()),
+                _ => to.put(count.to_le_bytes()),
+            }
+        }
     }
 }

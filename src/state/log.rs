@@ -161,6 +161,13 @@ impl<'a> View<'a> {
         self.header.base + Millis(self.slot(i).time.into())
     }
 
+    /// Time of the oldest request that is not forgotten.
+    pub fn oldest(&self) -> Millis {
+        let all = self.header.base - self.horizon();
+        let first = self.first_after(all).min(self.slots.len() - 1);
+        self.header.base + Millis(self.slot(first).time.into())
+    }
+
     /// Where the `i`-th oldest slot lies.
     fn place(&self, i: usize) -> usize {
         let place = self.start + i;

@@ -3,7 +3,8 @@
 //! | algorithm | bytes | layout after tag and version |
 //! |---|---|---|
 //! | fixed window | 26 | start `i64` ms, window `i64` ms, count `u64` |
-//! | token bucket | 34 | last `i64` us, scale `u64`, used `u128` parts (`scale` parts are one unit) |
+//! | token and leaky bucket | 34 | last `i64` us, scale `u64`, used `u128` parts (`scale` parts are one unit) |
+//! | counter | 20 + 4(n + 1) | n `u16`, sub-window `i64` ms, number of the latest `i64`, its count `u32` and those of the n before it (all `u64` where one needs it) |
 //! | sliding log | 22 + 8n | see [`log`] |
 //!
 //! Whatever is not exactly a state that we write is refused: it is somebody else's string.
@@ -11,8 +12,9 @@
 mod blob;
 pub mod log;
 
-pub use blob::{Blob, Token};
+pub use blob::{Blob, Leaky, Token, Writer};
 
+use crate::limiter::counter::Counter;
 use crate::limiter::fixed::Fixed;
 use crate::limiter::{MAX_INTEGER, Millis};
 
@@ -26,25 +28,48 @@ pub enum Tag {
     Sliding = 0xA2,
     /// `RL.TOKEN`
     Token = 0xA3,
+    /// `RL.LEAKY`
+    Leaky = 0xA4,
+    /// `RL.COUNTER`
+    Counter = 0xA5,
 }
 
-impl Tag {
-    /// Every tag.
-    pub const ALL: [Self; 3] = [Self::Fixed, Self::Sliding, Self::Token];
+/// A string, as the state that it is.
+#[derive(Debug)]
+pub enum State<'a> {
+    /// Of `RL.FIXED`.
+    Fixed(Fixed),
+    /// Of `RL.SLIDING`.
+    Sliding(log::View<'a>),
+    /// Of `RL.TOKEN`.
+    Token(Token),
+    /// Of `RL.LEAKY`.
+    Leaky(Leaky),
+    /// Of `RL.COUNTER`.
+    Counter(Box<Counter>),
+}
 
+impl<'a> State<'a> {
     /// Whether a state of any kind can have so many bytes.
     pub fn fits(len: usize) -> bool {
-        len == Fixed::LEN || len == Token::LEN || log::View::fits(len)
+        Fixed::fits(len) || Token::fits(len) || Counter::fits(len) || log::View::fits(len)
     }
 
-    /// Whose state `bytes` is, as far as its form tells; `None` for a string that is no limiter.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
-        let holds = |tag: &Self| match tag {
-            Self::Fixed => Fixed::decode(bytes).is_some(),
-            Self::Sliding => log::View::is_log(bytes),
-            Self::Token => Token::decode(bytes).is_some(),
-        };
-        Self::ALL.into_iter().find(holds)
+    /// The state in `bytes`; `None` for a string that is no limiter.
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        const FIXED: u8 = Tag::Fixed as u8;
+        const SLIDING: u8 = Tag::Sliding as u8;
+        const TOKEN: u8 = Tag::Token as u8;
+        const LEAKY: u8 = Tag::Leaky as u8;
+        const COUNTER: u8 = Tag::Counter as u8;
+        match *bytes.first()? {
+            FIXED => Fixed::decode(bytes).map(Self::Fixed),
+            SLIDING => log::View::read(bytes).map(Self::Sliding),
+            TOKEN => Token::decode(bytes).map(Self::Token),
+            LEAKY => Leaky::decode(bytes).map(Self::Leaky),
+            COUNTER => Counter::decode(bytes).map(|counter| Self::Counter(Box::new(counter))),
+            _ => None,
+        }
     }
 }
 

@@ -3,8 +3,16 @@ use proptest::prelude::*;
 
 use super::model::{self, reply};
 use super::step;
-use crate::limiter::bucket::{Bucket, Quota, decide_leaky, decide_token};
-use crate::limiter::{MAX_INTEGER, Micros, Millis, Rate};
+use crate::limiter::bucket::{self, Bucket, Quota};
+use crate::limiter::{Intent, MAX_INTEGER, Micros, Millis, Outcome, Rate};
+
+fn decide_token(state: Option<Bucket>, quota: &Quota, cost: u64, now: Micros) -> Outcome<Bucket> {
+    bucket::decide_token(state, quota, cost, now, Intent::Take)
+}
+
+fn decide_leaky(state: Option<Bucket>, quota: &Quota, cost: u64, now: Micros) -> Outcome<Bucket> {
+    bucket::decide_leaky(state, quota, cost, now, Intent::Take)
+}
 
 fn rates() -> Vec<Rate> {
     [

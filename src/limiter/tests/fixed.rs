@@ -2,12 +2,16 @@ use proptest::prelude::*;
 
 use super::model::{self, millis, reply};
 use super::step;
-use crate::limiter::Millis;
-use crate::limiter::fixed::{Fixed, Quota, decide};
+use crate::limiter::fixed::{self, Fixed, Quota};
+use crate::limiter::{Intent, Millis, Outcome};
 
 /// Windows and offsets that do and do not divide one another.
 const WINDOWS: [i64; 5] = [1, 7, 60, 100, 3_600];
 const OFFSETS: [i64; 4] = [0, 1, 25, 5_000];
+
+fn decide(state: Option<Fixed>, quota: &Quota, cost: u64, now: Millis) -> Outcome<Fixed> {
+    fixed::decide(state, quota, cost, now, Intent::Take)
+}
 
 #[derive(Clone, Debug)]
 struct Call {

@@ -1,8 +1,11 @@
 //! The algorithms against slow and obvious models of SPEC.md, over random sequences.
 
 mod bucket;
+mod counter;
 mod fixed;
+mod look;
 pub mod model;
+mod queue;
 
 use proptest::prelude::*;
 

@@ -201,3 +201,94 @@ impl Sliding {
 pub fn millis(time: i128) -> Millis {
     Millis(i64::try_from(time).unwrap())
 }
+
+/// A sliding window counter: the counts of all sub-windows, and the estimate as a fraction.
+#[derive(Clone, Debug, Default)]
+pub struct Counter {
+    /// Sub-window length, how many make the window, count by number of the sub-window.
+    state: Option<(i128, i128, std::collections::BTreeMap<i128, i128>)>,
+}
+
+impl Counter {
+    fn estimate(&self, time: i128) -> BigRational {
+        let Some((length, buckets, counts)) = &self.state else {
+            return whole(0);
+        };
+        let index = time.div_euclid(*length);
+        let count = |index: i128| counts.get(&index).copied().unwrap_or(0);
+        let full: i128 = (0..*buckets).map(|age| count(index - age)).sum();
+        let share = BigRational::new((length - time.rem_euclid(*length)).into(), (*length).into());
+        whole(full) + whole(count(index - buckets)) * share
+    }
+
+    fn reset(&self, now: i128) -> i128 {
+        // As good as new once no sub-window that counted anything lies in the window, not even partly.
+        let Some((length, buckets, counts)) = &self.state else {
+            return 0;
+        };
+        let last = counts.iter().rev().find(|(_, count)| **count > 0);
+        last.map_or(0, |(index, _)| {
+            ((index + buckets + 1) * length - now).max(0)
+        })
+    }
+
+    pub fn call(&mut self, window: i128, buckets: i128, max: i128, cost: i128, now: i128) -> Reply {
+        let length = (window + buckets - 1) / buckets;
+        let mut time = now;
+        if let Some((length, _, counts)) = &mut self.state
+            && let Some((latest, _)) = counts.last_key_value()
+        {
+            let (latest, last) = (*latest, latest * *length);
+            if last > now && last - now <= window {
+                time = last;
+            } else if last > now {
+                let back = latest - now.div_euclid(*length);
+                *counts = std::mem::take(counts)
+                    .into_iter()
+                    .map(|(index, count)| (index - back, count))
+                    .collect();
+            }
+        }
+        if let Some((old_length, old_buckets, _)) = &self.state
+            && (*old_length, *old_buckets) != (length, buckets)
+        {
+            let carried = self.estimate(time).ceil().to_integer().to_i128().unwrap();
+            if carried > 0 {
+                let moved = [(time.div_euclid(length), carried)];
+                self.state = Some((length, buckets, moved.into_iter().collect()));
+            } else {
+                // Nothing to move: a denied call leaves what there was, an allowed one replaces it.
+                let mut fresh = Self::default();
+                let reply = fresh.call(window, buckets, max, cost, time);
+                if reply[0] == 1 {
+                    *self = fresh;
+                }
+                return [
+                    reply[0],
+                    reply[1],
+                    reply[2],
+                    reply[3],
+                    reply[4] + (time - now) * reply[0],
+                ];
+            }
+        }
+        let fits = |counter: &Self, time: i128| counter.estimate(time) + whole(cost) <= whole(max);
+        let remaining = |counter: &Self| {
+            let left = (whole(max) - counter.estimate(time)).floor().to_integer();
+            left.to_i128().unwrap().max(0)
+        };
+        if fits(self, time) {
+            let (_, _, counts) = self
+                .state
+                .get_or_insert_with(|| (length, buckets, Default::default()));
+            *counts.entry(time.div_euclid(length)).or_insert(0) += cost;
+            return [1, max, remaining(self), 0, self.reset(now)];
+        }
+        let wait = if cost > max {
+            -1
+        } else {
+            (time..).find(|time| fits(self, *time)).unwrap() - now
+        };
+        [0, max, remaining(self), wait, self.reset(now)]
+    }
+}

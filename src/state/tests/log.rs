@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
-use crate::limiter::Millis;
 use crate::limiter::sliding::{self, Log as _, MAX_COST, MAX_WINDOW, Quota, Tier};
 use crate::limiter::tests::model::{self, Reply, reply};
 use crate::limiter::tests::step;
+use crate::limiter::{Intent, Millis};
 use crate::state::log::{Change, HEADER_LEN, SLOT_LEN, View};
 
 /// A key that holds a log, and the copy that a replica would have.
@@ -26,7 +26,7 @@ impl Key {
     }
 
     fn decide(&self, tiers: &[Tier], cost: u64, now: i64) -> sliding::Verdict {
-        sliding::decide(&self.view(), &quota(tiers), cost, Millis(now))
+        sliding::decide(&self.view(), &quota(tiers), cost, Millis(now), Intent::Take)
     }
 
     /// What the command does.

@@ -1,0 +1,98 @@
+//! `RL.ALL clause [clause ...] [AT ms]`, a clause being `ALGORITHM key ... [COST n]`
+
+use std::ops::Range;
+
+use super::args::{Args, error};
+use super::limiter::{Clause, clause, is_limiter};
+use super::moment::Moment;
+use super::peek::ALGORITHMS;
+use crate::limiter::{Decision, Intent};
+use crate::server::{Arg, ArgKind, Call, Command, Docs, Error, Reply};
+
+/// The command.
+pub struct All;
+
+/// The most clauses in one call.
+const MAX_CLAUSES: usize = 32;
+
+/// What is said of it.
+pub const DOCS: Docs = Docs {
+    summary: c"Takes from several limiters at once, or from none of them",
+    complexity: c"The sum of those of the algorithms",
+    since: c"0.1.0",
+    args: &[
+        Arg::repeated(
+            c"clause",
+            ArgKind::Block(&[
+                Arg::new(c"algorithm", ALGORITHMS),
+                Arg::new(c"key", ArgKind::FoundKey),
+                Arg::repeated(c"argument", ArgKind::Text),
+            ]),
+        ),
+        Arg::option(c"milliseconds", ArgKind::UnixTime, c"AT"),
+    ],
+};
+
+/// Where each clause begins and ends. It begins with its word and its key, whatever that is called, and goes on to the next word.
+fn clauses<'a>(call: &'a Call) -> impl Iterator<Item = Range<usize>> + 'a {
+    let mut start = 1;
+    std::iter::from_fn(move || {
+        call.argument(start)?;
+        let is_word = |i: &usize| call.argument(*i).is_none_or(is_limiter);
+        let end = (start + 2..).find(is_word).unwrap_or(start + 2);
+        let clause = start..end;
+        start = end;
+        Some(clause)
+    })
+}
+
+impl Command for All {
+    fn run(call: &Call) -> Result<Reply, Error> {
+        let mut asked: Vec<Box<dyn Clause>> = Vec::new();
+        for places in clauses(call) {
+            if asked.len() == MAX_CLAUSES {
+                return error(c"ERR too many clauses; RL.ALL takes at most 32");
+            }
+            if asked.last().is_some_and(|last| last.at().is_some()) {
+                return error(c"ERR AT goes behind the last clause and holds for all of them");
+            }
+            let next = clause(&mut Args::within(call, places))?;
+            let name = call.argument(next.key());
+            if asked.iter().any(|other| call.argument(other.key()) == name) {
+                return error(
+                    c"ERR key may be given once only; for several windows on one key use the pairs of SLIDING",
+                );
+            }
+            asked.push(next);
+        }
+        let at = asked.last().ok_or(Error::Arity)?.at();
+        let moment = Moment::of(call, at);
+        let ask_each = |intent| -> Result<Vec<Decision>, Error> {
+            let decisions = asked
+                .iter()
+                .map(|clause| clause.decide(call, moment, intent));
+            decisions.collect()
+        };
+
+        // A look at each first: it finds every reason, errors too, for which nothing may be taken.
+        let looks = ask_each(Intent::Look)?;
+        if looks.iter().all(|look| look.allowed) {
+            return ask_each(Intent::Take).map(Reply::All);
+        }
+        // What denies is asked like by its own command, which writes nothing, unless the clock was changed: then the state is moved.
+        for (clause, look) in asked.iter().zip(&looks) {
+            if !look.allowed {
+                clause.decide(call, moment, Intent::Take)?;
+            }
+        }
+        Ok(Reply::All(looks))
+    }
+
+    fn for_each_key(call: &Call, found: &mut dyn FnMut(usize)) {
+        for clause in clauses(call) {
+            if clause.start + 1 < call.len() {
+                found(clause.start + 1);
+            }
+        }
+    }
+}
