@@ -131,11 +131,11 @@ fn write(
     let is_needed_longer =
         !is_moved && expiry.is_some_and(|expiry| ask.moment.is_beyond(lifetime, expiry));
     if verdict.decision.allowed {
+        // First the new ones: a set that runs empty is gone, and its expiry with it.
+        set.put(&members(ask, newest, verdict.time))?;
         if !is_needed_longer && newest.is_some() {
             set.remove_up_to((verdict.time - window).0)?;
         }
-        let members = members(ask, newest, verdict.time);
-        set.put(&members)?;
     }
     if is_needed_longer {
         return Some(());
