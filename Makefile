@@ -94,6 +94,18 @@ build: ## Build the module, target/release/libredis_rl.so
 	cargo build --release --locked
 	chmod +x $(MODULE)  # a server refuses to load a file without it
 
+FUZZ_SECONDS ?= 60
+
+.PHONY: fuzz
+fuzz: ## Fuzz what is pure, FUZZ_SECONDS for each target; finds go into fuzz/artifacts
+	@$(call packages,cc libclang c++)
+	cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	# What coverage needs is in the stable compiler, behind this word.
+	export RUSTC_BOOTSTRAP=1
+	for target in grammar blobs limiters; do
+		cargo fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=512
+	done
+
 .PHONY: lint
 lint: .venv/ready ## Check formatting and lints of Rust and Python
 	@$(call packages,cc libclang)
@@ -124,6 +136,7 @@ missing=()
 for need in $(1); do
 	case $$need in
 	cc) command -v cc >/dev/null || missing+=(gcc libc6-dev) ;;
+	c++) command -v c++ >/dev/null || missing+=(g++) ;;
 	libclang) [ -n "$${LIBCLANG_PATH:-}" ] || ls /usr/lib/llvm-*/lib/libclang.so >/dev/null 2>&1 \
 		|| missing+=(libclang-dev) ;;
 	venv) python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv) ;;

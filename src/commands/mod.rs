@@ -4,7 +4,7 @@ mod all;
 mod args;
 mod counter;
 mod fixed;
-mod grammar;
+pub mod grammar;
 mod inspect;
 mod leaky;
 mod limiter;

@@ -1,10 +1,14 @@
 //! Sliding window counter: a count for each of some sub-windows, of fixed size whatever the traffic, approximate.
 
 use super::decision::{Decision, Intent, Lifetime};
-use super::units::{Millis, div_ceil, div_floor};
+use super::units::{MAX_INTEGER, Millis, div_ceil, div_floor};
 
 /// The most sub-windows that a window can be cut into.
 pub const MAX_BUCKETS: usize = 256;
+
+/// The most that one sub-window can hold. A call is allowed up to [`MAX_INTEGER`], but an estimate can be above what was allowed:
+/// where time stands still it does so at the start of a sub-window, when the one that is leaving counts in full.
+pub const MAX_COUNT: u64 = 4 * MAX_INTEGER;
 
 /// What a call asks for.
 #[derive(Clone, Copy, Debug)]
@@ -193,7 +197,7 @@ pub fn decide(
         };
         *counter = Counter::empty(sub_window, quota.buckets);
         counter.latest = time.0.div_euclid(sub_window.0);
-        counter.counts[0] = u64::try_from(carried).unwrap_or(u64::MAX);
+        counter.counts[0] = u64::try_from(carried).unwrap_or(MAX_COUNT).min(MAX_COUNT);
         is_changed = carried > 0;
     }
     if counter.is_empty() {

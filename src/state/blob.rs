@@ -2,7 +2,7 @@
 
 use super::{Tag, VERSION, field, plausible};
 use crate::limiter::bucket::Bucket;
-use crate::limiter::counter::{Counter, MAX_BUCKETS};
+use crate::limiter::counter::{Counter, MAX_BUCKETS, MAX_COUNT};
 use crate::limiter::fixed::Fixed;
 use crate::limiter::{MAX_INTEGER, Micros, Millis};
 
@@ -193,7 +193,7 @@ impl Blob for Counter {
             most = most.max(*count);
         }
         let is_sound = counter.counts().first().is_some_and(|count| *count > 0)
-            && most <= MAX_INTEGER
+            && most <= MAX_COUNT
             && counter.encoded_len() == bytes.len();
         is_sound.then_some(counter)
     }

@@ -4,6 +4,7 @@ use super::model::{self, reply};
 use super::step;
 use crate::limiter::counter::{Counter, MAX_BUCKETS, Quota, Verdict, decide};
 use crate::limiter::{Intent, MAX_INTEGER, Millis};
+use crate::state::{Blob as _, Writer};
 
 const WINDOWS: [i64; 4] = [1, 7, 60, 100];
 const BUCKETS: [usize; 5] = [1, 2, 7, 10, 60];
@@ -74,6 +75,30 @@ proptest! {
             quota.buckets = quota.buckets % MAX_BUCKETS + 1;
         }
     }
+}
+
+/// Allowed late in a sub-window, beside what is leaving; then time stands still at its start, where all of that counts again.
+#[test]
+fn an_estimate_above_the_largest_maximum_is_kept() {
+    let mut quota = Quota {
+        window: Millis(100),
+        max: MAX_INTEGER,
+        buckets: 1,
+    };
+    let mut counter = Counter::for_quota(&quota);
+    assert!(take(&mut counter, &quota, MAX_INTEGER, 0).decision.allowed);
+    assert!(
+        take(&mut counter, &quota, MAX_INTEGER / 2, 150)
+            .decision
+            .allowed
+    );
+    quota.buckets = 2;
+    assert!(take(&mut counter, &quota, 1, 99).is_changed);
+    let both = MAX_INTEGER + MAX_INTEGER / 2;
+    assert_eq!(counter.counts()[0], both);
+    let mut bytes = vec![0; counter.encoded_len()];
+    counter.write(&mut Writer::new(&mut bytes));
+    assert_eq!(Counter::decode(&bytes), Some(counter));
 }
 
 /// The estimate errs, but a full window of requests never passes twice within one and the same sub-window's distance.

@@ -3,7 +3,7 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 
 use crate::limiter::bucket::Bucket;
-use crate::limiter::counter::{Counter, MAX_BUCKETS};
+use crate::limiter::counter::{Counter, MAX_BUCKETS, MAX_COUNT};
 use crate::limiter::fixed::Fixed;
 use crate::limiter::{MAX_INTEGER, Micros, Millis};
 use crate::state::{Blob, Leaky, State, Token, Writer};
@@ -31,7 +31,7 @@ fn bucket() -> impl Strategy<Value = Bucket> {
 fn counter() -> impl Strategy<Value = Counter> {
     let counts = prop_oneof![
         prop::collection::vec(0..=u64::from(u32::MAX), 2..40),
-        prop::collection::vec(0..=MAX_INTEGER, 2..=MAX_BUCKETS + 1)
+        prop::collection::vec(0..=MAX_COUNT, 2..=MAX_BUCKETS + 1)
     ];
     (1..=YEAR, 0..100_000_i64, counts).prop_map(|(sub_window, latest, mut counts)| {
         counts[0] = counts[0].max(1);
@@ -210,7 +210,7 @@ fn values_out_of_bounds_are_refused() {
     let mut wide = encode(&counter);
     wide.resize(20 + 3 * 8, 0);
     assert_eq!(Counter::decode(&wide), None, "wider than it needs to be");
-    counter.counts_mut()[0] = MAX_INTEGER + 1;
+    counter.counts_mut()[0] = MAX_COUNT + 1;
     assert_eq!(Counter::decode(&encode(&counter)), None);
     counter.counts_mut()[0] = 1;
     counter.latest = i64::MAX;
