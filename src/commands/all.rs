@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::args::{Args, error};
-use super::limiter::{Clause, clause, is_limiter};
+use super::clause::{Clause, clause, is_limiter};
 use super::moment::Moment;
 use super::peek::ALGORITHMS;
 use crate::limiter::{Decision, Intent};

@@ -2,6 +2,7 @@
 
 mod all;
 mod args;
+mod clause;
 mod counter;
 mod fixed;
 pub mod grammar;

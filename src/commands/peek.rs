@@ -1,7 +1,7 @@
 //! `RL.PEEK ALGORITHM key ...`
 
 use super::args::Args;
-use super::limiter::clause;
+use super::clause::clause;
 use super::moment::Moment;
 use crate::limiter::Intent;
 use crate::server::{Arg, ArgKind, Call, Command, Docs, Error, Reply};

@@ -6,8 +6,6 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::load::Keys;
-
 /// An argument.
 #[derive(Clone, Copy)]
 pub struct Arg {
@@ -78,6 +76,17 @@ pub enum ArgKind {
     UnixTime,
     /// Several arguments together.
     Block(&'static [Arg]),
+}
+
+/// Which arguments of a command are keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// The one at this place, which the command reads and updates.
+    Updated(c_int),
+    /// The one at this place, which the command only reads.
+    Read(c_int),
+    /// Those that [`Command::for_each_key`](super::Command::for_each_key) finds.
+    Found,
 }
 
 /// A command's documentation.

@@ -10,19 +10,8 @@ use redis_module::raw;
 use super::api::{api, first_missing};
 use super::call::Call;
 use super::config::{self, ChoiceSpec};
-use super::docs::{self, Docs};
+use super::docs::{self, Docs, Keys};
 use super::entry::Handler;
-
-/// Which arguments of a command are keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keys {
-    /// The one at this place, which the command reads and updates.
-    Updated(c_int),
-    /// The one at this place, which the command only reads.
-    Read(c_int),
-    /// Those that [`Command::for_each_key`](super::Command::for_each_key) finds.
-    Found,
-}
 
 /// A command as it is registered.
 pub struct Spec {

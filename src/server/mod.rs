@@ -13,9 +13,9 @@ mod sorted_set;
 
 pub use call::Call;
 pub use config::{Choice, ChoiceSpec};
-pub use docs::{Arg, ArgKind, Docs};
+pub use docs::{Arg, ArgKind, Docs, Keys};
 pub use entry::{Command, Error, Handler, Reply};
 pub use key::{Access, Key, Kind};
 pub(crate) use load::module;
-pub use load::{Keys, OnLoad, Spec, unload};
+pub use load::{OnLoad, Spec, unload};
 pub use sorted_set::{Entry, SortedSet};
