@@ -142,7 +142,8 @@ pub fn decide(log: &impl Log, quota: &Quota, cost: u64, now: Millis, intent: Int
             let leaving = log
                 .time_of_cost(cutoff, used - (tier.max - cost))
                 .unwrap_or(time + shift);
-            Some(leaving - shift + tier.window - now)
+            // Behind now, except in a log that nobody but an attacker writes.
+            Some((leaving - shift + tier.window - now).max(Millis(1)))
         };
         let longer = denied.is_none_or(|(_, _, other)| match (wait, other) {
             (None, Some(_)) => true,

@@ -3,10 +3,8 @@
 //! | bytes | field |
 //! |---|---|
 //! | 2..10 | base `i64` ms: what the slots' times are counted from |
-//! | 10..14 | horizon `u32` ms: how far back the log remembers |
-//! | 14..18 | recent `u32` ms: the longest window asked for since `since` |
-//! | 18..22 | since `u32` ms after base |
-//! | 22.. | n slots, n >= 2: time `u32` ms after base, cumulative cost `u32` |
+//! | 10..14 | horizon `u32` ms: how far back the log remembers, the longest window that took from it |
+//! | 14.. | n slots, n >= 2: time `u32` ms after base, cumulative cost `u32` |
 //!
 //! In ring order the slots are sorted by time. Calls in one millisecond share a slot. The oldest slot only marks where the sum
 //! starts: the cost of any stretch is the difference of two cumulative costs. These wrap, as no stretch that is ever asked
@@ -20,7 +18,7 @@ use crate::limiter::Millis;
 use crate::limiter::sliding::{self, MAX_WINDOW, Tier};
 
 /// Bytes before the slots.
-pub const HEADER_LEN: usize = 22;
+pub const HEADER_LEN: usize = 14;
 /// Bytes of a slot.
 pub const SLOT_LEN: usize = 8;
 /// The most slots: a string ends at 512 MB.
@@ -56,8 +54,6 @@ impl Slot {
 struct Header {
     base: Millis,
     horizon: u32,
-    recent: u32,
-    since: u32,
 }
 
 impl Header {
@@ -66,8 +62,6 @@ impl Header {
         bytes[..2].copy_from_slice(&[Tag::Sliding as u8, VERSION]);
         bytes[2..10].copy_from_slice(&self.base.0.to_le_bytes());
         bytes[10..14].copy_from_slice(&self.horizon.to_le_bytes());
-        bytes[14..18].copy_from_slice(&self.recent.to_le_bytes());
-        bytes[18..22].copy_from_slice(&self.since.to_le_bytes());
         bytes
     }
 
@@ -78,33 +72,14 @@ impl Header {
         let header = Self {
             base: Millis(i64::from_le_bytes(field(bytes, 2)?)),
             horizon: u32::from_le_bytes(field(bytes, 10)?),
-            recent: u32::from_le_bytes(field(bytes, 14)?),
-            since: u32::from_le_bytes(field(bytes, 18)?),
         };
-        let sound = plausible(header.base)
-            && (1..=MAX_WINDOW.0 as u32).contains(&header.horizon)
-            && (1..=header.horizon).contains(&header.recent);
+        let sound = plausible(header.base) && (1..=MAX_WINDOW.0 as u32).contains(&header.horizon);
         sound.then_some(header)
     }
 
     /// Milliseconds from the base to `time`.
     fn offset(&self, time: Millis) -> i64 {
         (time - self.base).0
-    }
-
-    /// Takes note that a call at `time` looked back over `window`.
-    ///
-    /// The log has to remember for the longest window that is in use. One that nobody asked for during a whole
-    /// horizon no longer is.
-    fn remember(&mut self, window: u32, time: Millis) {
-        let now = u32::try_from(self.offset(time)).unwrap_or(u32::MAX);
-        if window > self.horizon {
-            (self.horizon, self.recent, self.since) = (window, window, now);
-        } else if window > self.recent {
-            self.recent = window;
-        } else if window < self.horizon && now.saturating_sub(self.since) >= self.horizon {
-            (self.horizon, self.recent, self.since) = (self.recent, window, now);
-        }
     }
 }
 
@@ -163,8 +138,8 @@ impl<'a> View<'a> {
 
     /// Time of the oldest request that is not forgotten.
     pub fn oldest(&self) -> Millis {
-        let all = self.header.base - self.horizon();
-        let first = self.first_after(all).min(self.slots.len() - 1);
+        // Spare slots have the base's own time, and are no requests.
+        let first = self.first_after(self.header.base).min(self.slots.len() - 1);
         self.header.base + Millis(self.slot(first).time.into())
     }
 
@@ -281,8 +256,6 @@ impl Change {
             header: Header {
                 base: time - Millis(1),
                 horizon: window,
-                recent: window,
-                since: 1,
             },
             header_changed: true,
             slots: SlotChange::Rebuild(Rebuild {
@@ -324,8 +297,7 @@ impl Change {
         let mut change = Self::shift(view, shift);
         let old = change.header;
         let window = longest.window.0 as u32;
-        change.header.remember(window, time);
-        change.header_changed = change.header != view.header;
+        change.header.horizon = old.horizon.max(window);
 
         let newest = view.newest_slot();
         let forgotten = (i64::from(newest.time) - i64::from(old.horizon))
@@ -381,9 +353,7 @@ impl Change {
         } else {
             old.offset(time) - 1
         };
-        let since = i64::from(change.header.since) - base;
         change.header.base = old.base + Millis(base);
-        change.header.since = u32::try_from(since.max(0)).unwrap_or(u32::MAX);
         change.header_changed = true;
         change.slots = SlotChange::Rebuild(Rebuild {
             start: view.start,

@@ -5,7 +5,7 @@
 //! | fixed window | 26 | start `i64` ms, window `i64` ms, count `u64` |
 //! | token and leaky bucket | 34 | last `i64` us, scale `u64`, used `u128` parts (`scale` parts are one unit) |
 //! | counter | 20 + 4(n + 1) | n `u16`, sub-window `i64` ms, number of the latest `i64`, its count `u32` and those of the n before it (all `u64` where one needs it) |
-//! | sliding log | 22 + 8n | see [`log`] |
+//! | sliding log | 14 + 8n | see [`log`] |
 //!
 //! Whatever is not exactly a state that we write is refused: it is somebody else's string.
 
