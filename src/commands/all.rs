@@ -15,6 +15,19 @@ pub struct All;
 /// The most clauses in one call.
 const MAX_CLAUSES: usize = 32;
 
+/// With the command's name: a clause is a word, a key and two arguments at least.
+const LEAST_ARGUMENTS: usize = 5;
+
+/// The error for a clause with too few arguments; others are as they are.
+fn cut_short(error: Error) -> Error {
+    match error {
+        Error::Arity => Error::Message(
+            c"ERR a clause is cut short: behind FIXED, SLIDING and COUNTER come key, window and max, behind TOKEN and LEAKY key, capacity and rate",
+        ),
+        other => other,
+    }
+}
+
 /// What is said of it.
 pub const DOCS: Docs = Docs {
     summary: c"Takes from several limiters at once, or from none of them",
@@ -48,6 +61,9 @@ fn clauses<'a>(call: &'a Call) -> impl Iterator<Item = Range<usize>> + 'a {
 
 impl Command for All {
     fn run(call: &Call) -> Result<Reply, Error> {
+        if call.len() < LEAST_ARGUMENTS {
+            return Err(Error::Arity);
+        }
         let mut asked: Vec<Box<dyn Clause>> = Vec::new();
         for places in clauses(call) {
             if asked.len() == MAX_CLAUSES {
@@ -56,7 +72,7 @@ impl Command for All {
             if asked.last().is_some_and(|last| last.at().is_some()) {
                 return error(c"ERR AT goes behind the last clause and holds for all of them");
             }
-            let next = clause(&mut Args::within(call, places))?;
+            let next = clause(&mut Args::within(call, places)).map_err(cut_short)?;
             let name = call.argument(next.key());
             if asked.iter().any(|other| call.argument(other.key()) == name) {
                 return error(

@@ -175,7 +175,7 @@ impl Command for Inspect {
         }
         // Asked first: the server may not look at a key that is open here.
         let bytes = call.memory_usage(place).unwrap_or(0) as i64;
-        let mut key = call.open(place, Access::Read).ok_or(Error::Arity)?;
+        let mut key = call.open(place, Access::Read)?;
         let kind = key.kind();
         if kind == Kind::Missing {
             return Ok(Reply::Value(RedisValue::Null));
@@ -188,7 +188,7 @@ impl Command for Inspect {
             return string(&mut key, bytes, ttl_ms).map(Reply::Value);
         }
         drop(key);
-        let log = sorted_log::summary(call, place)?;
+        let log = sorted_log::summary(call, place, ttl_ms >= 0)?;
         Ok(Reply::Value(
             SortedFields {
                 algorithm: "sliding",

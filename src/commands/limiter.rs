@@ -39,7 +39,7 @@ impl<'a> Ask<'a> {
             Intent::Take => Access::Write,
             Intent::Look => Access::Read,
         };
-        self.call.open(self.key, access).ok_or(Error::Arity)
+        self.call.open(self.key, access)
     }
 }
 

@@ -32,9 +32,19 @@ impl Moment {
         }
     }
 
-    /// Whether `expiry` lies behind the end of the lifetime.
-    pub fn is_beyond(&self, lifetime: Lifetime, expiry: Millis) -> bool {
-        expiry > self.server + self.needed(lifetime)
+    /// How long before its expiry a request was made that is `age` old, of a key that expires when its latest request stops to
+    /// matter. `window` is what this call knows to matter.
+    ///
+    /// An `AT` is on another clock than the expiry. There the lifetime left has to do, which was whole seconds at least a moment ago.
+    pub fn span(&self, age: Millis, expiry: Millis, window: Millis) -> Millis {
+        let left = expiry - self.server;
+        if !self.is_replay {
+            left + age
+        } else if left <= window {
+            window
+        } else {
+            Millis(left.0.saturating_add(999) / 1000 * 1000)
+        }
     }
 
     /// What the expiry has to become, given what it is; `None` if it can stay.
@@ -80,6 +90,20 @@ mod tests {
                 expected.map(Millis)
             );
         }
+    }
+
+    #[test]
+    fn a_span_is_told_by_an_expiry() {
+        let (window, expiry) = (Millis(1000), Millis(8000));
+        assert_eq!(
+            moment(5000, false).span(Millis(700), expiry, window),
+            Millis(3700)
+        );
+        assert_eq!(
+            moment(5003, true).span(Millis(700), expiry, window),
+            Millis(3000)
+        );
+        assert_eq!(moment(7500, true).span(Millis(700), expiry, window), window);
     }
 
     #[test]

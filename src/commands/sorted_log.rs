@@ -1,12 +1,13 @@
 //! The log of `RL.SLIDING` in a sorted set, the classic way: the score of a request is its time in milliseconds, its member a unique id.
 //!
-//! A script that does `ZREMRANGEBYSCORE`, `ZCARD`, `ZADD` and `EXPIRE` can work on the same key.
+//! A script that does `ZREMRANGEBYSCORE`, `ZCARD`, `ZADD` and `EXPIRE` can work on the same key. A sorted set has no place for how far
+//! back it has to remember; its expiry tells, as every request sets it to when that request stops to matter.
 
 use ulid::Ulid;
 
 use super::args::error;
 use super::limiter::Ask;
-use crate::limiter::sliding::{self, Log, Quota};
+use crate::limiter::sliding::{self, Log, MAX_WINDOW, Quota};
 use crate::limiter::{Decision, Intent, Lifetime, MAX_INTEGER, Millis};
 use crate::server::{Call, Entry, Error, SortedSet};
 
@@ -39,23 +40,26 @@ fn ulid(member: &[u8]) -> Option<Ulid> {
     Ulid::from_string(std::str::from_utf8(member).ok()?).ok()
 }
 
-/// Whether a member is a request. A sorted set of anything else is not touched.
-fn is_request(entry: &Entry, now: Millis) -> bool {
+/// Whether a member is a request: ours is a ULID, a script's has a score that is a time, in a key that expires.
+fn is_request(entry: &Entry, now: Millis, expires: bool) -> bool {
     let is_near = (entry.score - now.0 as f64).abs() <= NEAR.0 as f64;
     let is_time = entry.score.abs() <= MAX_INTEGER as f64;
-    is_near || (is_time && ulid(&entry.member).is_some())
+    (is_near && expires) || (is_time && ulid(&entry.member).is_some())
 }
 
 impl<'a> SortedLog<'a> {
-    fn read(set: &'a SortedSet<'a>, now: Millis) -> Result<Self, Error> {
+    fn read(set: &'a SortedSet<'a>, now: Millis, expires: bool) -> Result<Self, Error> {
         let count = set.count().ok_or(REFUSED)?;
         let ends = [set.entries(0, 0), set.entries(-1, -1)];
         let [Some(oldest), Some(newest)] = ends.map(|end| end.and_then(|mut end| end.pop())) else {
             return Err(REFUSED);
         };
-        if !is_request(&oldest, now) || !is_request(&newest, now) {
+        if [&oldest, &newest]
+            .iter()
+            .any(|end| !is_request(end, now, expires))
+        {
             return error(
-                c"WRONGTYPE key holds a sorted set whose scores are no times in milliseconds near now, not the log of a limiter",
+                c"WRONGTYPE key holds a sorted set that is not the log of a limiter: that expires, and its scores are times in milliseconds near now",
             );
         }
         Ok(Self {
@@ -99,7 +103,7 @@ pub fn decide(
     let log = if is_new {
         None
     } else {
-        Some(SortedLog::read(&set, now)?)
+        Some(SortedLog::read(&set, now, expiry.is_some())?)
     };
     let verdict = sliding::decide(&log, quota, ask.cost, now, ask.intent);
     if ask.intent == Intent::Take {
@@ -107,6 +111,23 @@ pub fn decide(
         write(ask, quota, now, &set, newest, &verdict, expiry).ok_or(REFUSED)?;
     }
     Ok(verdict.decision)
+}
+
+/// How far back the log has to remember, given its newest request and its expiry: at least over `window`.
+fn horizon(
+    ask: &Ask,
+    window: Millis,
+    now: Millis,
+    newest: Option<&Entry>,
+    expiry: Option<Millis>,
+) -> Millis {
+    let earlier = match (newest, expiry) {
+        (None, _) => window,
+        // It was made persistent, and nobody can tell.
+        (Some(_), None) => MAX_WINDOW,
+        (Some(newest), Some(expiry)) => ask.moment.span(now - time_of(newest), expiry, window),
+    };
+    earlier.clamp(window, MAX_WINDOW)
 }
 
 fn write(
@@ -119,31 +140,26 @@ fn write(
     expiry: Option<Millis>,
 ) -> Option<()> {
     let is_moved = verdict.shift > Millis::ZERO;
-    if is_moved {
-        shift(set, verdict.shift)?;
-    }
     if !verdict.decision.allowed && !is_moved {
         return Some(());
     }
-    let window = quota.longest().window;
-    let lifetime = Lifetime::exact(Millis::clamped((verdict.time + window - now).0.into()));
-    // A key that lives for longer is used with a longer window by somebody else, and is left as it is for them.
-    let is_needed_longer =
-        !is_moved && expiry.is_some_and(|expiry| ask.moment.is_beyond(lifetime, expiry));
+    let horizon = horizon(ask, quota.longest().window, now, newest, expiry);
+    if is_moved && let Some(newest) = newest {
+        set.remove_up_to((time_of(newest) - horizon).0)?;
+        shift(set, verdict.shift)?;
+    }
     if verdict.decision.allowed {
         // First the new ones: a set that runs empty is gone, and its expiry with it.
         set.put(&members(ask, newest, verdict.time))?;
-        if !is_needed_longer && newest.is_some() {
-            set.remove_up_to((verdict.time - window).0)?;
+        if newest.is_some() {
+            set.remove_up_to((verdict.time - horizon).0)?;
         }
     }
-    if is_needed_longer {
-        return Some(());
-    }
-    let current = if is_moved { None } else { expiry };
-    match ask.moment.expiry(lifetime, current) {
-        Some(expiry) => set.expire_at(expiry),
-        None => Some(()),
+    // Exact, as it tells the horizon.
+    let lifetime = Lifetime::exact(Millis::clamped((verdict.time + horizon - now).0.into()));
+    match ask.moment.expiry(lifetime, None) {
+        wanted if wanted == expiry => Some(()),
+        wanted => set.expire_at(wanted?),
     }
 }
 
@@ -195,10 +211,10 @@ pub struct Summary {
     pub newest: Millis,
 }
 
-/// What the log in the key named by the `place`-th argument holds. The key is not open.
-pub fn summary(call: &Call, place: usize) -> Result<Summary, Error> {
+/// What the log in the key named by the `place`-th argument holds, which expires or not. The key is not open.
+pub fn summary(call: &Call, place: usize, expires: bool) -> Result<Summary, Error> {
     let set = call.sorted_set(place).ok_or(Error::Arity)?;
-    let log = SortedLog::read(&set, call.now().floor_millis())?;
+    let log = SortedLog::read(&set, call.now().floor_millis(), expires)?;
     Ok(Summary {
         cost: i64::try_from(log.count).unwrap_or(i64::MAX),
         oldest: time_of(&log.oldest),

@@ -7,6 +7,7 @@ use redis_module::raw;
 
 use super::api::api;
 use super::clock;
+use super::entry::Error;
 use super::key::{Access, Key};
 use super::sorted_set::SortedSet;
 use crate::limiter::Micros;
@@ -65,8 +66,12 @@ impl<'a> Call<'a> {
     /// Opens the key that the `i`-th argument names. One that has expired is gone by then.
     ///
     /// Not more than one handle of a key may be open at a time: it would dangle when the other one writes.
-    pub fn open(&self, i: usize, access: Access) -> Option<Key<'a>> {
-        Key::open(*self, *self.arguments.get(i)?, access)
+    pub fn open(&self, i: usize, access: Access) -> Result<Key<'a>, Error> {
+        let key = self
+            .arguments
+            .get(i)
+            .and_then(|name| Key::open(*self, *name, access));
+        key.ok_or(Error::Message(c"ERR the server does not open this key"))
     }
 
     /// The sorted set in the key that the `i`-th argument names, by the server's own commands. The key is not open meanwhile.
