@@ -187,8 +187,11 @@ impl Command for Inspect {
         if kind != Kind::SortedSet {
             return string(&mut key, bytes, ttl_ms).map(Reply::Value);
         }
+        let usage = key.usage();
         drop(key);
-        let log = sorted_log::summary(call, place, ttl_ms >= 0)?;
+        let log = sorted_log::summary(call, place, ttl_ms >= 0);
+        call.open(place, Access::Read)?.set_usage(usage);
+        let log = log?;
         Ok(Reply::Value(
             SortedFields {
                 algorithm: "sliding",

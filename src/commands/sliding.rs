@@ -79,11 +79,15 @@ impl Limiter for Sliding {
             _ => false,
         };
         if is_sorted_set {
-            let expiry = key.expires_at();
+            let (expiry, usage) = (key.expires_at(), key.usage());
             let is_new = key.kind() == Kind::Missing;
             // The server's own commands do the rest, for which the key may not be open.
             drop(key);
-            return sorted_log::decide(ask, quota, now, is_new, expiry);
+            let decision = sorted_log::decide(ask, quota, now, is_new, expiry);
+            if ask.intent == Intent::Look {
+                ask.open()?.set_usage(usage);
+            }
+            return decision;
         }
         let log = store::load_log(&mut key)?;
         let Verdict {

@@ -1,7 +1,7 @@
 //! The log of `RL.SLIDING` in a sorted set, the classic way: the score of a request is its time in milliseconds, its member a unique id.
 //!
-//! A script that does `ZREMRANGEBYSCORE`, `ZCARD`, `ZADD` and `EXPIRE` can work on the same key. A sorted set has no place for how far
-//! back it has to remember; its expiry tells, as every request sets it to when that request stops to matter.
+//! A script that does `ZREMRANGEBYSCORE`, `ZCARD`, `ZADD` and `EXPIRE` can work on the same key. How far back the log has to remember
+//! stands in our members (see [`Id`]); where there are only a script's, their expiry tells.
 
 use ulid::Ulid;
 
@@ -40,11 +40,38 @@ fn ulid(member: &[u8]) -> Option<Ulid> {
     Ulid::from_string(std::str::from_utf8(member).ok()?).ok()
 }
 
-/// Whether a member is a request: ours is a ULID, a script's has a score that is a time, in a key that expires.
-fn is_request(entry: &Entry, now: Millis, expires: bool) -> bool {
-    let is_near = (entry.score - now.0 as f64).abs() <= NEAR.0 as f64;
-    let is_time = entry.score.abs() <= MAX_INTEGER as f64;
-    (is_near && expires) || (is_time && ulid(&entry.member).is_some())
+/// What stands in the 80 bits of our ULIDs that are free: 32 bits of milliseconds that the log remembers, 16 bits that tell them from
+/// anybody else's, 32 random bits. The horizon only grows, so that they stay monotonic.
+struct Id;
+
+impl Id {
+    const MARK: u128 = 0x524C;
+
+    /// A fresh one. Its random part leaves room for the increments of one call.
+    fn make(time: Millis, horizon: Millis, random: [u8; 16]) -> Ulid {
+        let random = u128::from_le_bytes(random) & 0x7FFF_FFFF;
+        let free = (horizon.0 as u128) << 48 | Self::MARK << 32 | random;
+        Ulid::from_parts(time.0.unsigned_abs(), free)
+    }
+
+    /// How far back the log had to remember when this member was made; `None` for somebody else's.
+    fn horizon(member: &[u8]) -> Option<Millis> {
+        let free = ulid(member)?.random();
+        let horizon = Millis((free >> 48) as i64);
+        let is_ours = free >> 32 & 0xFFFF == Self::MARK;
+        (is_ours && horizon > Millis::ZERO && horizon <= MAX_WINDOW).then_some(horizon)
+    }
+}
+
+/// Whether a sorted set with these ends is a log, and not a queue or a ranking that is not to be touched. A request is a ULID, or a time
+/// near now; where there are only times, the key has to expire, as a log does.
+fn is_log(ends: [&Entry; 2], now: Millis, expires: bool) -> bool {
+    let is_ulid = |end: &Entry| ulid(&end.member).is_some();
+    let is_request = |end: &Entry| {
+        let is_near = (end.score - now.0 as f64).abs() <= NEAR.0 as f64;
+        is_near || (is_ulid(end) && end.score.abs() <= MAX_INTEGER as f64)
+    };
+    ends.into_iter().all(is_request) && (expires || ends.into_iter().any(is_ulid))
 }
 
 impl<'a> SortedLog<'a> {
@@ -54,10 +81,7 @@ impl<'a> SortedLog<'a> {
         let [Some(oldest), Some(newest)] = ends.map(|end| end.and_then(|mut end| end.pop())) else {
             return Err(REFUSED);
         };
-        if [&oldest, &newest]
-            .iter()
-            .any(|end| !is_request(end, now, expires))
-        {
+        if !is_log([&oldest, &newest], now, expires) {
             return error(
                 c"WRONGTYPE key holds a sorted set that is not the log of a limiter: that expires, and its scores are times in milliseconds near now",
             );
@@ -107,25 +131,23 @@ pub fn decide(
     };
     let verdict = sliding::decide(&log, quota, ask.cost, now, ask.intent);
     if ask.intent == Intent::Take {
-        let newest = log.as_ref().map(|log| &log.newest);
-        write(ask, quota, now, &set, newest, &verdict, expiry).ok_or(REFUSED)?;
+        write(ask, quota, now, &set, log.as_ref(), &verdict, expiry).ok_or(REFUSED)?;
     }
     Ok(verdict.decision)
 }
 
-/// How far back the log has to remember, given its newest request and its expiry: at least over `window`.
+/// How far back the log has to remember: at least over `window`, which this call looks back.
 fn horizon(
     ask: &Ask,
     window: Millis,
     now: Millis,
-    newest: Option<&Entry>,
+    log: &SortedLog,
     expiry: Option<Millis>,
 ) -> Millis {
-    let earlier = match (newest, expiry) {
-        (None, _) => window,
-        // It was made persistent, and nobody can tell.
-        (Some(_), None) => MAX_WINDOW,
-        (Some(newest), Some(expiry)) => ask.moment.span(now - time_of(newest), expiry, window),
+    let ends = [&log.oldest, &log.newest].map(|end| Id::horizon(&end.member));
+    let earlier = match (ends, expiry) {
+        ([None, None], Some(expiry)) => ask.moment.span(now - time_of(&log.newest), expiry, window),
+        ([oldest, newest], _) => oldest.max(newest).unwrap_or(window),
     };
     earlier.clamp(window, MAX_WINDOW)
 }
@@ -135,7 +157,7 @@ fn write(
     quota: &Quota,
     now: Millis,
     set: &SortedSet,
-    newest: Option<&Entry>,
+    log: Option<&SortedLog>,
     verdict: &sliding::Verdict,
     expiry: Option<Millis>,
 ) -> Option<()> {
@@ -143,19 +165,20 @@ fn write(
     if !verdict.decision.allowed && !is_moved {
         return Some(());
     }
-    let horizon = horizon(ask, quota.longest().window, now, newest, expiry);
-    if is_moved && let Some(newest) = newest {
-        set.remove_up_to((time_of(newest) - horizon).0)?;
+    let window = quota.longest().window;
+    let horizon = log.map_or(window, |log| horizon(ask, window, now, log, expiry));
+    if is_moved && let Some(log) = log {
+        set.remove_up_to((time_of(&log.newest) - horizon).0)?;
         shift(set, verdict.shift)?;
     }
     if verdict.decision.allowed {
         // First the new ones: a set that runs empty is gone, and its expiry with it.
-        set.put(&members(ask, newest, verdict.time))?;
-        if newest.is_some() {
+        set.put(&members(ask, log, verdict.time, horizon))?;
+        if log.is_some() {
             set.remove_up_to((verdict.time - horizon).0)?;
         }
     }
-    // Exact, as it tells the horizon.
+    // Exact, as a script's log has nothing else to tell its horizon.
     let lifetime = Lifetime::exact(Millis::clamped((verdict.time + horizon - now).0.into()));
     match ask.moment.expiry(lifetime, None) {
         wanted if wanted == expiry => Some(()),
@@ -163,16 +186,17 @@ fn write(
     }
 }
 
-/// The members for a request at `time`: ULIDs that are greater than the newest, if that is one.
-fn members(ask: &Ask, newest: Option<&Entry>, time: Millis) -> Vec<Entry> {
-    let now = time.0.unsigned_abs();
-    let newest = newest.and_then(|newest| ulid(&newest.member));
-    let fresh = || Ulid::from_parts(now, u128::from_le_bytes(ask.call.random()) >> 1);
+/// The members for a request at `time`: ULIDs that are greater than the newest, if that is one of ours.
+fn members(ask: &Ask, log: Option<&SortedLog>, time: Millis, horizon: Millis) -> Vec<Entry> {
+    let newest = log.map(|log| &log.newest.member);
+    let newest = newest.filter(|member| Id::horizon(member).is_some());
+    let newest = newest.and_then(|member| ulid(member));
+    // Behind a clock that was set back the newest keeps its own time, and so do those that follow it.
+    let last = newest.map_or(0, |newest| newest.timestamp_ms() as i64);
+    let fresh = Id::make(time.max(Millis(last)), horizon, ask.call.random());
     let mut next = match newest {
-        Some(newest) if newest.timestamp_ms() >= now => {
-            newest.increment().unwrap_or_else(|_| fresh())
-        }
-        _ => fresh(),
+        Some(newest) if fresh <= newest => newest.increment().unwrap_or(fresh),
+        _ => fresh,
     };
     let mut members = Vec::with_capacity(ask.cost as usize);
     for _ in 0..ask.cost {
@@ -180,7 +204,7 @@ fn members(ask: &Ask, newest: Option<&Entry>, time: Millis) -> Vec<Entry> {
             member: next.to_string().into_bytes(),
             score: time.0 as f64,
         });
-        next = next.increment().unwrap_or_else(|_| fresh());
+        next = next.increment().unwrap_or(fresh);
     }
     members
 }

@@ -27,6 +27,8 @@ required! {
     RedisModule_CloseKey
     RedisModule_CreateCommand
     RedisModule_GetExpire
+    RedisModule_GetLFU
+    RedisModule_GetLRU
     RedisModule_GetRandomBytes
     RedisModule_IsKeysPositionRequest
     RedisModule_KeyAtPos
@@ -39,6 +41,8 @@ required! {
     RedisModule_ReplyWithError
     RedisModule_ReplyWithLongLong
     RedisModule_SetExpire
+    RedisModule_SetLFU
+    RedisModule_SetLRU
     RedisModule_SetModuleOptions
     RedisModule_SignalModifiedKey
     RedisModule_StringDMA

@@ -39,6 +39,13 @@ pub enum Access {
     Write,
 }
 
+/// How much a key is used: milliseconds since, or a frequency, -1 where the server's policy does not count it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    idle: c_longlong,
+    frequency: c_longlong,
+}
+
 /// An open key. Closed when dropped.
 pub struct Key<'a> {
     call: Call<'a>,
@@ -174,6 +181,39 @@ impl<'a> Key<'a> {
             }
         };
         (at >= 0).then_some(Millis(at))
+    }
+
+    /// How much the key is used, as eviction sees it.
+    pub fn usage(&self) -> Usage {
+        let mut usage = Usage {
+            idle: -1,
+            frequency: -1,
+        };
+        if self.handle.is_null() {
+            return usage;
+        }
+        // SAFETY: `handle` is open; the server writes one integer each, or none.
+        unsafe {
+            api!(RedisModule_GetLRU)(self.handle, &mut usage.idle);
+            api!(RedisModule_GetLFU)(self.handle, &mut usage.frequency);
+        }
+        usage
+    }
+
+    /// Makes it used as much as that, and no more.
+    pub fn set_usage(&mut self, usage: Usage) {
+        if self.handle.is_null() {
+            return;
+        }
+        // SAFETY: `handle` is open. Each of the two does nothing under a policy that does not count it.
+        unsafe {
+            if usage.idle >= 0 {
+                api!(RedisModule_SetLRU)(self.handle, usage.idle);
+            }
+            if usage.frequency >= 0 {
+                api!(RedisModule_SetLFU)(self.handle, usage.frequency);
+            }
+        }
     }
 
     /// Makes the key expire at `time`. The key exists.
