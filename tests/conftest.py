@@ -6,10 +6,10 @@ import pytest
 
 import servers
 from limiters import LIMITERS
-from servers import Server
+from servers import Server, check_health
 
-# The helper that asserts explains itself as tests do. (Registered before a test imports it.)
-pytest.register_assert_rewrite("refusals")
+# Helpers that assert explain themselves as tests do. (Registered before a test imports them.)
+pytest.register_assert_rewrite("lifetimes", "refusals", "replicas", "sequences")
 
 
 def pytest_addoption(parser):
@@ -64,8 +64,8 @@ def spawn(binary):
     """Start further servers of the same kind: `spawn("appendonly yes", module=False)`."""
     started = []
 
-    def start(*config: str, module: bool = True) -> Server:
-        started.append(Server(binary, config, module))
+    def start(*config: str, module: bool = True, arguments: str = "") -> Server:
+        started.append(Server(binary, config, module, arguments))
         return started[-1]
 
     yield start
@@ -73,6 +73,29 @@ def spawn(binary):
     for running in reversed(started):  # a replica first: a primary waits for those that it has
         running.remove()
     assert not complaints
+
+
+@pytest.fixture(scope="session")
+def shared_pair(binary):
+    """The pair that all tests of one session use; like `shared`."""
+    from replicas import Pair
+
+    running = Pair(lambda *config, **options: Server(binary, config, **options))
+    yield running
+    running.close()
+    running.replica.remove()  # first: a primary waits for those that it has
+    running.primary.remove()
+
+
+@pytest.fixture
+def pair(shared_pair):
+    """A primary with the module and a replica without it, both empty but for `first`."""
+    shared_pair.empty()
+    both = [shared_pair.primary, shared_pair.replica]
+    before = [(server, server.process, server.log.stat().st_size) for server in both]
+    yield shared_pair
+    for server, process, position in before:
+        check_health(server, process, position)
 
 
 @pytest.fixture
@@ -89,15 +112,6 @@ def wire(server):
         yield connection
 
 
-def check_health(server: Server, process, position: int) -> None:
-    """The same process, answering PING, with nothing in its log about a crash or a panic."""
-    assert server.process is process, "the test restarted the shared server"
-    assert server.alive(), f"{server.name} died with status {process.poll()}"
-    with server.wire() as wire:
-        assert wire("PING") == "PONG"
-    assert not server.trouble(position)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
@@ -109,14 +123,17 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """What each server saw: the counts, and the lines of cases.tsv still without a command."""
+    """What each server saw: the counts, and how many random operations agreed with the model."""
     counts = {binary.name: Counter() for binary in config.binaries}
+    agreed = {binary.name: Counter() for binary in config.binaries}
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
             for name, counter in counts.items():
                 if f"[{name}" in report.nodeid or f"-{name}" in report.nodeid:
                     counter[outcome] += 1
-                    counter["left out"] += dict(report.user_properties).get("left_out", 0)
+                    for key, value in report.user_properties:
+                        if key.startswith("agreed "):
+                            agreed[name][key.removeprefix("agreed ")] += value
     terminalreporter.section("per server")
     for name, counter in counts.items():
         line = f"{name:13}" + "".join(
@@ -124,6 +141,8 @@ def pytest_terminal_summary(terminalreporter, config):
         )
         if counter["error"]:
             line += f"  {counter['error']:5} error"
-        if counter["left out"]:
-            line += f"  ({counter['left out']} lines of examples wait for their command)"
         terminalreporter.write_line(line)
+    for name, operations in agreed.items():
+        if operations:
+            told = "  ".join(f"{what} {count}" for what, count in sorted(operations.items()))
+            terminalreporter.write_line(f"{name:13}  agreed with the model: {told}")

@@ -104,3 +104,88 @@ class Token:
             wait = -1
         reset = used / rate + deciding - now if used else 0
         return reply(allowed, capacity, capacity - used, wait, reset)
+
+
+class Counter:
+    """Costs by the number of their sub-window, each `width` long and `parts` of them a window."""
+
+    def __init__(self):
+        self.costs = {}
+        self.width, self.parts = 1, 1
+
+    def call(self, now, window, limit, cost=1, parts=10) -> list[int]:
+        width = -(-window // parts)
+        deciding = now
+        if self.costs:
+            ahead = max(self.costs) * self.width - now
+            if ahead > window:  # the clock was changed: moved back, ages kept
+                back = max(self.costs) - now // self.width
+                self.costs = {number - back: spent for number, spent in self.costs.items()}
+            elif ahead > 0:
+                deciding = max(self.costs) * self.width  # time stands still
+        carried = ceil(self._estimate(deciding))
+        before = self.costs, self.width, self.parts
+        if (self.width, self.parts) != (width, parts):
+            self.costs = {deciding // width: carried} if carried else {}
+            self.width, self.parts = width, parts
+        estimate = self._estimate(deciding)
+        allowed = estimate + cost <= limit
+        wait = 0 if allowed else self._wait(deciding, limit, cost)
+        if allowed:
+            number = deciding // width
+            self.costs[number] = self.costs.get(number, 0) + cost
+            estimate += cost
+        live = [number for number in self.costs if self._end(number) > deciding]
+        reset = max(map(self._end, live)) - now if live else 0
+        wait = wait + deciding - now if wait > 0 else wait
+        if not allowed and not carried:  # nothing to move: a denied call wrote nothing
+            self.costs, self.width, self.parts = before
+        return reply(allowed, limit, limit - estimate, wait, reset)
+
+    def _end(self, number) -> int:
+        """When the last of this sub-window's cost has left the estimate."""
+        return (number + self.parts + 1) * self.width
+
+    def _estimate(self, time) -> Fraction:
+        number, passed = divmod(time, self.width)
+        whole = sum(self.costs.get(number - age, 0) for age in range(self.parts))
+        leaving = self.costs.get(number - self.parts, 0)
+        return whole + Fraction(leaving * (self.width - passed), self.width)
+
+    def _wait(self, time, limit, cost) -> int:
+        """The estimate only falls while nobody calls, so the first right time can be narrowed."""
+        if cost > limit:
+            return -1
+        early, late = time, max(map(self._end, self.costs))  # denied, allowed
+        while late - early > 1:
+            middle = (early + late) // 2
+            if self._estimate(middle) + cost <= limit:
+                late = middle
+            else:
+                early = middle
+        return late - time
+
+
+class Leaky:
+    """A queue: when it was so long, in units of cost."""
+
+    def __init__(self):
+        self.level = Fraction(0)
+        self.since = 0
+
+    def call(self, now, capacity, rate, cost=1) -> list[int]:
+        empty_after = self.level / rate
+        if self.since - now > empty_after:
+            self.since = now  # the clock was changed: moved back
+        deciding = max(now, self.since)  # time stands still while the last time lies ahead
+        queued = max(Fraction(0), self.level - (deciding - self.since) * rate)
+        allowed = queued + cost <= capacity
+        late = deciding - now
+        if allowed:
+            wait = queued / rate + late if queued else 0
+            queued += cost
+            self.level, self.since = queued, deciding
+        else:
+            wait = -1 if cost > capacity else (queued + cost - capacity) / rate + late
+        reset = queued / rate + late if queued else 0
+        return reply(allowed, capacity, capacity - queued, wait, reset)

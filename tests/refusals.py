@@ -2,7 +2,7 @@
 
 import re
 
-from limiters import LIMITERS, held
+from limiters import LIMITERS, TOKEN, held
 from wire import Failure
 
 
@@ -21,7 +21,7 @@ def refuses(r, wire, line, *named: str) -> None:
     wire("DEL", "k")
     assert_error(wire(*line), *named)
     assert wire("EXISTS", "k") == 0
-    limiter = next(limiter for limiter in LIMITERS if limiter.command == line[0])
+    limiter = next((limiter for limiter in LIMITERS if limiter.command == line[0]), TOKEN)
     assert wire(*limiter.call("k", 5))[:3] == [1, 5, 4]
     wire("PEXPIRE", "k", 86_400_000)  # a lifetime that no call here would give it
     before = held(r, "k")

@@ -93,25 +93,37 @@ def _identify(series: str) -> Binary:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on, low enough for a cluster's bus 10,000 above it."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        if port < 55_536:
+            return port
 
 
 class Server:
     """One server process on a free port of 127.0.0.1, in a directory of its own.
 
     `config` are lines for its configuration file. It can be stopped and started again in the same
-    directory, with or without the module, to see what a restart keeps.
+    directory, with or without the module, to see what a restart keeps. `arguments` go to the
+    module.
     """
 
-    def __init__(self, binary: Binary, config: Iterable[str] = (), module: bool = True):
+    def __init__(
+        self,
+        binary: Binary,
+        config: Iterable[str] = (),
+        module: bool = True,
+        arguments: str = "",
+    ):
         self.binary = binary
         self.name = binary.name
         self.directory = Path(tempfile.mkdtemp(prefix=f"rl-{binary.name}-"))
         self.log = self.directory / "server.log"
         self.log.touch()
         self.config = list(config)
+        self.arguments = arguments
         self.process: subprocess.Popen | None = None
         self.port = 0
         self.start(module=module)
@@ -123,7 +135,9 @@ class Server:
             self._launch(module)
             if self._ready():
                 return
-        raise RuntimeError(f"{self.name} did not start\n{self.log_tail()}")
+        why = self.log_tail()
+        self.remove()
+        raise RuntimeError(f"{self.name} did not start\n{why}")
 
     def _launch(self, module: bool) -> None:
         lines = [
@@ -136,7 +150,7 @@ class Server:
         if self.binary.version >= (7, 0):  # 6.2 allows both without being told
             lines += ["enable-module-command yes", "enable-debug-command yes"]
         if module:
-            lines.append(f'loadmodule "{MODULE}"')
+            lines.append(f'loadmodule "{MODULE}" {self.arguments}')
         conf = self.directory / "server.conf"
         conf.write_text("\n".join(lines + self.config) + "\n")
         with self.log.open("ab") as log:
@@ -198,3 +212,12 @@ class Server:
     def trouble(self, start: int = 0) -> list[str]:
         """Log lines written since `start` that tell of a crash, an assertion or a panic."""
         return [line for line in self.log_text(start).splitlines() if TROUBLE.search(line)]
+
+
+def check_health(server: Server, process, position: int) -> None:
+    """The same process, answering PING, with nothing in its log about a crash or a panic."""
+    assert server.process is process, "the test restarted the shared server"
+    assert server.alive(), f"{server.name} died with status {process.poll()}"
+    with server.wire() as wire:
+        assert wire("PING") == "PONG"
+    assert not server.trouble(position)

@@ -5,46 +5,11 @@ Errors are read from the wire, since what is promised is the whole line: `ERR ..
 
 import pytest
 
+from hostile import ARGUMENT_IDS, ARGUMENTS, HOSTILE
 from limiters import five_integers
 from refusals import refuses
 
 NOW = 1_699_999_200_000
-
-HOSTILE = {
-    "0": "0",
-    "-1": "-1",
-    "-0": "-0",
-    "1e309": "1e309",
-    "nan": "nan",
-    "inf": "inf",
-    "empty": "",
-    "2^63": 2**63,
-    "2^64": 2**64,
-    "0.0000001": "0.0000001",
-    "binary": b"1\x00\r\n\xff",
-    "1 MB of digits": b"9" * 1_000_000,
-    "1 MB of bytes": bytes(range(256)) * 4096,
-}
-
-# Each argument of each command: a right command line, where the argument stands, its name.
-ARGUMENTS = [
-    ("RL.FIXED k 60 10 COST 2 OFFSET 8h AT 1699999200000", 2, "window"),
-    ("RL.FIXED k 60 10 COST 2 OFFSET 8h AT 1699999200000", 3, "max"),
-    ("RL.FIXED k 60 10 COST 2 OFFSET 8h AT 1699999200000", 5, "COST"),
-    ("RL.FIXED k 60 10 COST 2 OFFSET 8h AT 1699999200000", 7, "OFFSET"),
-    ("RL.FIXED k 60 10 COST 2 OFFSET 8h AT 1699999200000", 9, "AT"),
-    ("RL.SLIDING k 60 10 3600 90 COST 2 AT 1699999200000", 2, "window"),
-    ("RL.SLIDING k 60 10 3600 90 COST 2 AT 1699999200000", 3, "max"),
-    ("RL.SLIDING k 60 10 3600 90 COST 2 AT 1699999200000", 4, "window"),
-    ("RL.SLIDING k 60 10 3600 90 COST 2 AT 1699999200000", 5, "max"),
-    ("RL.SLIDING k 60 10 3600 90 COST 2 AT 1699999200000", 7, "COST"),
-    ("RL.SLIDING k 60 10 3600 90 COST 2 AT 1699999200000", 9, "AT"),
-    ("RL.TOKEN k 10 2 COST 2 AT 1699999200000", 2, "capacity"),
-    ("RL.TOKEN k 10 2 COST 2 AT 1699999200000", 3, "rate"),
-    ("RL.TOKEN k 10 2 COST 2 AT 1699999200000", 5, "COST"),
-    ("RL.TOKEN k 10 2 COST 2 AT 1699999200000", 7, "AT"),
-]
-ARGUMENT_IDS = [f"{line.split()[0]} {i} {name}" for line, i, name in ARGUMENTS]
 
 NO_CAPACITY = {"max", "capacity"}  # where 0 is a right value that denies everything
 
@@ -110,6 +75,16 @@ def test_too_few_arguments(wire, limiter, count):
         ("RL.SLIDING k 60 10 AT 1 COST 2 AT 1", "AT"),
         ("RL.SLIDING k" + " 60 10" * 9, "8"),
         ("RL.SLIDING k" + " 60 10" * 1000, "8"),
+        ("RL.COUNTER k 60 10 5", "option"),
+        ("RL.COUNTER k 60 10 60 10", "option"),
+        ("RL.COUNTER k 60 10 OFFSET 1h", "BUCKETS"),
+        ("RL.COUNTER k 60 10 BUCKETS", "BUCKETS"),
+        ("RL.COUNTER k 60 10 BUCKETS 257", "256"),
+        ("RL.COUNTER k 60 10 BUCKETS COST 1", "BUCKETS"),
+        ("RL.COUNTER k 60 10 BUCKETS 5 BUCKETS 5", "BUCKETS"),
+        ("RL.COUNTER k 60 10 COST 1 buckets 5 COST 1", "COST"),
+        ("RL.COUNTER k 60 10 AT 5 BUCKETS 5 AT 5", "AT"),
+        ("RL.COUNTER k BUCKETS 5 AT 5", "window"),
         ("RL.TOKEN k 10 2 5", "option"),
         ("RL.TOKEN k 10 2 OFFSET 1h", "option"),
         ("RL.TOKEN k 10 2 COST", "COST"),
@@ -117,6 +92,13 @@ def test_too_few_arguments(wire, limiter, count):
         ("RL.TOKEN k 10 2 COST 1 COST 1", "COST"),
         ("RL.TOKEN k 10 2 AT 1 at 1", "AT"),
         ("RL.TOKEN k COST 1 AT 5", "capacity"),
+        ("RL.LEAKY k 10 2 5", "option"),
+        ("RL.LEAKY k 10 2 BUCKETS 5", "option"),
+        ("RL.LEAKY k 10 2 COST", "COST"),
+        ("RL.LEAKY k 10 2 AT", "AT"),
+        ("RL.LEAKY k 10 2 COST 1 COST 1", "COST"),
+        ("RL.LEAKY k 10 2 AT 1 at 1", "AT"),
+        ("RL.LEAKY k COST 1 AT 5", "capacity"),
     ],
 )
 def test_wrong_grammar(r, wire, line, named):
@@ -131,7 +113,7 @@ def test_eight_pairs_are_allowed(wire):
 INTEGERS = [
     pytest.param(*argument, id=id)
     for argument, id in zip(ARGUMENTS, ARGUMENT_IDS, strict=True)
-    if argument[2] in {"max", "capacity", "COST", "AT"}
+    if argument[2] in {"max", "capacity", "BUCKETS", "COST", "AT"}
 ]
 
 
@@ -154,7 +136,12 @@ LARGEST_SLIDING = 4_294_967_295
         (f"RL.FIXED k 60 {LARGEST} AT {LARGEST}", [1, LARGEST, LARGEST - 1, 0, 59009]),
         (f"RL.SLIDING k 60 {LARGEST_SLIDING} COST {LARGEST_SLIDING} AT {LARGEST}",
          [1, LARGEST_SLIDING, 0, 0, 60000]),
+        (f"RL.COUNTER k 60 {LARGEST} COST {LARGEST} AT 0", [1, LARGEST, 0, 0, 66000]),
+        (f"RL.COUNTER k 60 {LARGEST} AT {LARGEST}", [1, LARGEST, LARGEST - 1, 0, 65009]),
+        (f"RL.COUNTER k 256 {LARGEST} BUCKETS 256 COST {LARGEST} AT 0",
+         [1, LARGEST, 0, 0, 257000]),
         (f"RL.TOKEN k {LARGEST} {LARGEST} COST {LARGEST} AT {LARGEST}", [1, LARGEST, 0, 0, 1000]),
+        (f"RL.LEAKY k {LARGEST} {LARGEST} COST {LARGEST} AT {LARGEST}", [1, LARGEST, 0, 0, 1000]),
     ],
 )  # fmt: skip
 def test_largest_numbers(wire, line, right):
@@ -171,6 +158,13 @@ def test_largest_numbers(wire, line, right):
         (f"RL.SLIDING k 60 {LARGEST_SLIDING + 1}", "max"),
         (f"RL.SLIDING k 60 10 COST {LARGEST_SLIDING + 1}", "COST"),
         (f"RL.SLIDING k 60 10 AT {LARGEST + 1}", "AT"),
+        (f"RL.COUNTER k 60 {LARGEST + 1}", "max"),
+        (f"RL.COUNTER k 60 10 COST {LARGEST + 1}", "COST"),
+        (f"RL.COUNTER k 60 10 AT {LARGEST + 1}", "AT"),
+        (f"RL.LEAKY k {LARGEST + 1} 2", "capacity"),
+        (f"RL.LEAKY k 10 {LARGEST + 1}", "rate"),
+        (f"RL.LEAKY k 10 2 COST {LARGEST + 1}", "COST"),
+        (f"RL.LEAKY k 10 2 AT {LARGEST + 1}", "AT"),
         (f"RL.TOKEN k {LARGEST + 1} 2", "capacity"),
         (f"RL.TOKEN k 10 {LARGEST + 1}", "rate"),
         (f"RL.TOKEN k 10 2 COST {LARGEST + 1}", "COST"),
@@ -181,9 +175,10 @@ def test_one_more_than_the_largest(r, wire, line, name):
     refuses(r, wire, line.split(), name)
 
 
-def test_a_bucket_that_drains_in_ages_stays(wire):
+@pytest.mark.parametrize("command", ["RL.TOKEN", "RL.LEAKY"])
+def test_a_bucket_that_drains_in_ages_stays(wire, command):
     """2^53 at one per 366 d: a time beyond all numbers is the largest, and the key stays."""
-    line = ["RL.TOKEN", "k", LARGEST, "1/366d", "COST", LARGEST]
+    line = [command, "k", LARGEST, "1/366d", "COST", LARGEST]
     assert wire(*line) == [1, LARGEST, 0, 0, LARGEST]
     assert wire(*line) == [0, LARGEST, 0, LARGEST, LARGEST]
     assert wire("EXISTS", "k") == 1

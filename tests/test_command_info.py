@@ -1,15 +1,38 @@
 """What the server tells about our commands, and the module's own comings and goings."""
 
+from dataclasses import dataclass
+
 import pytest
 import redis
 
 import servers
-from limiters import LIMITERS, registered
+from limiters import LIMITERS, SLIDING, as_map, registered
 from wire import Failure
 
 NOW = 1_699_999_200_000
-FLAGS = {"write", "denyoom", "fast"}
-OTHER_KINDS = {"readonly", "admin", "noscript", "blocking", "movablekeys", "random", "loading"}
+TAKES = {"write", "denyoom", "fast"}
+LOOKS = {"readonly", "fast"}
+ALL_FLAGS = TAKES | LOOKS | {"admin", "noscript", "blocking", "movablekeys", "random", "loading"}
+ALL_FLAGS |= {"stale", "no_auth", "pubsub", "sort_for_script", "skip_monitor", "may_replicate"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """What the server says of a command; `key` is its place, 0 where only the command knows."""
+
+    arity: int
+    flags: set
+    key: int
+    sample: list
+
+
+COMMANDS = {
+    **{each.command: Command(-4, TAKES, 1, each.call("the key", 10)) for each in LIMITERS},
+    "RL.THROTTLE": Command(-5, TAKES, 1, ["RL.THROTTLE", "the key", 15, 30, 60]),
+    "RL.ALL": Command(-5, TAKES | {"movablekeys"}, 0, ["RL.ALL", *SLIDING.clause("the key", 10)]),
+    "RL.PEEK": Command(-5, LOOKS, 2, SLIDING.peek("the key", 10)),
+    "RL.INSPECT": Command(2, LOOKS, 1, ["RL.INSPECT", "the key"]),
+}
 
 
 def info(wire, command) -> list:
@@ -29,26 +52,40 @@ def documentation(wire, command) -> dict:
     return as_map(reply[1])
 
 
-def as_map(flat) -> dict:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+@pytest.mark.parametrize("name", COMMANDS)
+def test_flags_and_key_position(wire, name):
+    right = COMMANDS[name]
+    told, _, flags, first, last, step, *_ = info(wire, name)
+    assert told.decode().upper() == name
+    assert set(flags) & ALL_FLAGS == right.flags
+    assert (first, last, step) == ((right.key, right.key, 1) if right.key else (0, 0, 0))
 
 
-def test_flags_and_key_position(wire, limiter):
-    name, _, flags, first, last, step, *_ = info(wire, limiter.command)
-    assert name.decode().upper() == limiter.command
-    assert set(flags) >= FLAGS
-    assert not set(flags) & OTHER_KINDS
-    assert (first, last, step) == (1, 1, 1)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_arity(wire, name):
+    """6.2 cannot be told, so there the module counts."""
+    assert info(wire, name)[1] == (COMMANDS[name].arity if counts_arguments(wire) else -1)
 
 
-def test_arity(wire, limiter):
-    """Name, key and two numbers at least; 6.2 cannot be told, so there the module counts."""
-    assert info(wire, limiter.command)[1] == (-4 if counts_arguments(wire) else -1)
+def test_the_module_has_no_other_commands(server, spawn):
+    with server.wire() as ours, spawn(module=False).wire() as bare:
+        assert ours("COMMAND", "COUNT") - bare("COMMAND", "COUNT") == len(COMMANDS)
 
 
-def test_getkeys(wire, limiter):
-    line = limiter.call("the key", 10, cost=2, at=NOW)
-    assert wire("COMMAND", "GETKEYS", *line) == [b"the key"]
+@pytest.mark.parametrize("name", COMMANDS)
+def test_getkeys(wire, name):
+    assert wire("COMMAND", "GETKEYS", *COMMANDS[name].sample) == [b"the key"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_is_done_with_the_key(wire, name):
+    """ACL goes by it: a command that looks needs the right to read, one that takes both rights."""
+    if not counts_arguments(wire):
+        pytest.skip("this server has no key permissions")
+    ((key, flags),) = wire("COMMAND", "GETKEYSANDFLAGS", *COMMANDS[name].sample)
+    assert key == b"the key"
+    looks = COMMANDS[name].flags == LOOKS
+    assert set(flags) == ({"RO", "access"} if looks else {"RW", "access", "update"})
 
 
 def test_getkeys_of_several_tiers(wire):
@@ -56,8 +93,9 @@ def test_getkeys_of_several_tiers(wire):
     assert wire("COMMAND", "GETKEYS", *line) == [b"the key"]
 
 
-def test_docs(wire, limiter):
-    docs = documentation(wire, limiter.command)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_docs(wire, name):
+    docs = documentation(wire, name)
     assert len(docs[b"summary"]) > 20
     assert docs[b"since"]
     assert docs[b"group"] == b"module"
@@ -77,7 +115,13 @@ def flatten(arguments) -> list[dict]:
     [
         ("RL.FIXED", ["key", "window", "max"], {"COST", "OFFSET", "AT"}),
         ("RL.SLIDING", ["key", "window", "max"], {"COST", "AT"}),
+        ("RL.COUNTER", ["key", "window", "max"], {"BUCKETS", "COST", "AT"}),
         ("RL.TOKEN", ["key", "capacity", "rate"], {"COST", "AT"}),
+        ("RL.LEAKY", ["key", "capacity", "rate"], {"COST", "AT"}),
+        ("RL.ALL", ["clause", "algorithm", "key"], {"AT"}),
+        ("RL.PEEK", ["algorithm", "key"], set()),
+        ("RL.INSPECT", ["key"], set()),
+        ("RL.THROTTLE", ["key", "max_burst", "count", "period", "quantity"], set()),
     ],
 )
 def test_documented_arguments(wire, command, names, options):
@@ -85,9 +129,11 @@ def test_documented_arguments(wire, command, names, options):
     in_order = [argument[b"name"].decode() for argument in arguments]
     assert [name for name in in_order if name in names] == names
     tokens = {argument[b"token"].decode() for argument in arguments if b"token" in argument}
-    assert tokens == options
+    words = {"FIXED", "SLIDING", "COUNTER", "TOKEN", "LEAKY"} if "algorithm" in names else set()
+    assert tokens == options | words
     optional = [argument for argument in arguments if "optional" in argument.get(b"flags", [])]
-    assert {argument[b"token"].decode() for argument in optional} == options
+    named = {argument.get(b"token", argument[b"name"]).decode() for argument in optional}
+    assert named == options | ({"quantity"} & set(names))
 
 
 def modules(wire) -> set[str]:
@@ -127,7 +173,7 @@ def test_unload_and_load_again(spawn):
         with server.wire() as wire:
             assert wire("MODULE", "UNLOAD", name) == "OK"
         with server.wire() as wire:
-            assert not registered(wire, "RL.FIXED")
+            assert not any(registered(wire, name) for name in COMMANDS)
             assert [wire("GET", limiter.word) for limiter in LIMITERS] == values
         with server.wire() as wire:
             assert wire("MODULE", "LOAD", str(servers.MODULE)) == "OK"

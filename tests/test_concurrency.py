@@ -14,7 +14,10 @@ COMMANDS = [
     ["RL.FIXED", "k", "366d", LIMIT],
     ["RL.SLIDING", "k", "31d", LIMIT],
     ["RL.SLIDING", "k", "1d", LIMIT, "31d", 2 * LIMIT],
+    ["RL.COUNTER", "k", "366d", LIMIT],
+    ["RL.COUNTER", "k", "366d", LIMIT, "BUCKETS", 1],
     ["RL.TOKEN", "k", LIMIT, "1/366d"],
+    ["RL.LEAKY", "k", LIMIT, "1/366d"],
 ]
 
 

@@ -11,12 +11,16 @@ NOW = 1_699_999_200_000  # begins a minute
 FIRST = {  # of two per minute, at NOW
     "RL.FIXED": [1, 2, 1, 0, 60_000],
     "RL.SLIDING": [1, 2, 1, 0, 60_000],
+    "RL.COUNTER": [1, 2, 1, 0, 66_000],
     "RL.TOKEN": [1, 2, 1, 0, 30_000],
+    "RL.LEAKY": [1, 2, 1, 0, 30_000],
 }
 THIRD = {
     "RL.FIXED": [0, 2, 0, 60_000, 60_000],
     "RL.SLIDING": [0, 2, 0, 60_000, 60_000],
+    "RL.COUNTER": [0, 2, 0, 63_000, 66_000],
     "RL.TOKEN": [0, 2, 0, 30_000, 60_000],
+    "RL.LEAKY": [0, 2, 0, 30_000, 60_000],
 }
 
 

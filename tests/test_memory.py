@@ -2,7 +2,7 @@
 
 import pytest
 
-from limiters import FIXED, TOKEN
+from limiters import FIXED, LEAKY, TOKEN
 
 NOW = 1_699_999_200_000
 WINDOW = 60_000
@@ -58,13 +58,37 @@ def test_a_log_shrinks_when_its_traffic_does(wire):
     assert wire("MEMORY", "USAGE", "k", "SAMPLES", 0) < full // 100
 
 
-@pytest.mark.parametrize("small", [FIXED, TOKEN], ids=lambda small: small.command)
-def test_small_states_do_not_grow(wire, small):
-    """A window's count and a bucket take the same few bytes after one call and after thousands."""
-    sizes = set()
-    for i in range(3_000):
-        wire(*small.call("k", 10**6, at=NOW + 40 * i))
-        if i % 1_000 in (0, 999):
+# Key bytes over all four servers; a key named `k`, with its expiry.
+FIXED_SIZES = [
+    (FIXED.call("k", 10**6), 26, 104),
+    (TOKEN.call("k", 10**6), 34, 112),
+    (LEAKY.call("k", 10**6), 34, 112),
+    (["RL.THROTTLE", "k", 10**6, 1, 1000], 34, 112),
+    (["RL.COUNTER", "k", 60, 10**6], 64, 144),
+    (["RL.COUNTER", "k", 60, 10**6, "BUCKETS", 256], 1048, 1400),
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "length", "usage"), FIXED_SIZES, ids=lambda part: str(part).strip("[]")
+)
+def test_state_of_fixed_size(wire, command, length, usage):
+    """As many bytes after the first call as after 10,000, whatever time they fall into."""
+    sizes, has_clock = set(), command[0] != "RL.THROTTLE"
+    for start in range(0, 10_000, 1_000):
+        calls = [command + ["AT", NOW + 37 * i] * has_clock for i in range(start, start + 1_000)]
+        for some in (calls[:1], calls[1:]):
+            assert {reply[0] for reply in wire.pipeline(some)} == {1 if has_clock else 0}
             sizes.add((wire("STRLEN", "k"), wire("MEMORY", "USAGE", "k", "SAMPLES", 0)))
     assert len(sizes) == 1
-    assert sizes.pop()[0] <= 64
+    assert sizes.pop() <= (length, usage)
+
+
+def test_a_counter_of_billions_is_wider_while_it_holds_them(wire):
+    """Counts take four bytes each, and eight while one of them is above 2^32 - 1."""
+    line = ["RL.COUNTER", "k", 10, 2**53 - 1, "AT", NOW]
+    lengths = []
+    for cost, at in ((2**32 - 1, NOW), (1, NOW), (1, NOW + 10_999), (1, NOW + 11_000)):
+        reply = wire(*line[:-1], at, "COST", cost)
+        lengths.append((wire("STRLEN", "k"), reply[0]))
+    assert lengths == [(64, 1), (108, 1), (108, 1), (64, 1)]

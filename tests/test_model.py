@@ -5,182 +5,77 @@ machine takes its time. After a denial, copies of the key are asked once more: a
 the wait is over (still denied), and when it is (allowed).
 """
 
+import heapq
 import random
 from fractions import Fraction
+from itertools import count
+from math import ceil
 
 import pytest
 
-import model
+from sequences import MINUTE, SECOND, SEQUENCES, agreement, script
 
 SEEDS = range(40)
-CALLS = 300
-MILLISECOND, SECOND, MINUTE, HOUR = 1, 1_000, 60_000, 3_600_000
-
-
-class Clock:
-    """Mostly goes forward, sometimes stands, steps back, or is set to somewhere far away."""
-
-    def __init__(self, dice: random.Random, horizon: int):
-        self.dice = dice
-        self.horizon = horizon
-        self.now = dice.choice(
-            [0, 1_699_999_200_000, dice.randrange(2**42), model.LARGEST - horizon]
-        )
-
-    def tick(self) -> int:
-        dice, horizon = self.dice, self.horizon
-        step = dice.choices(
-            [
-                lambda: 0,
-                lambda: dice.randint(0, max(1, horizon // 50)),
-                lambda: dice.randint(0, horizon),
-                lambda: dice.choice([horizon - 1, horizon, horizon + 1]),
-                lambda: dice.randint(horizon, 10 * horizon),
-                lambda: -dice.randint(0, horizon),
-                lambda: -dice.choice([horizon - 1, horizon, horizon + 1]),
-                lambda: -dice.randint(horizon, 5 * horizon),
-                lambda: dice.choice([-1, 1]) * dice.randrange(2**40),
-                lambda: -self.now + dice.choice([0, 1, model.LARGEST]),
-            ],
-            weights=[25, 40, 10, 4, 2, 8, 3, 2, 1, 0.3],
-        )[0]()
-        self.now = min(max(self.now + step, 0), model.LARGEST)
-        return self.now
-
-
-def fixed_sequence(dice):
-    """RL.FIXED with windows, offsets and limits that change under a live key."""
-    window = dice.choice([1, 7, SECOND, 1_500, MINUTE, HOUR, 24 * HOUR])
-    clock, state, limit = Clock(dice, window), model.Fixed(), dice.choice([1, 3, 20])
-    windows = [window, max(1, window // 3), window * 2]
-    offsets = [0, 0, max(1, window // 4), 8 * HOUR]
-    while True:
-        now, cost = clock.tick(), dice.choice([1, 1, 1, 2, limit, limit + 1])
-        width = window if dice.random() < 0.9 else dice.choice(windows)
-        offset = offsets[0] if dice.random() < 0.9 else dice.choice(offsets)
-        most = limit if dice.random() < 0.9 else dice.choice([0, 1, limit * 2, 2**53 - 1])
-        line = [f"{width}ms", most, "COST", cost]
-        line += ["OFFSET", f"{offset}ms"] if offset else []
-        yield line, now, state.call(now, width, most, cost, offset)
-
-
-def sliding_sequence(dice):
-    """RL.SLIDING with one to eight tiers; limits, costs and the shorter tiers change.
-
-    The longest window may shrink, never grow: only so does SPEC.md fix what the log still holds.
-    """
-    longest = dice.choice([1, 10, SECOND, 1_500, MINUTE, HOUR, 31 * 24 * HOUR])
-    shorter = [max(1, longest // part) for part in (2, 3, 10, 60, 1000)]
-    clock, state = Clock(dice, longest), model.Sliding()
-    limit = dice.choice([1, 3, 20, 2**32 - 1])
-    tiers = [(longest, limit)]
-    while True:
-        if dice.random() < 0.05:
-            longest = dice.choices([longest, shorter[0]], [9, 1])[0]
-            tiers = [(longest, dice.choice([limit, limit, 1, limit // 2]))]
-            narrower = [window for window in shorter if window <= longest]
-            for _ in range(dice.choice([0, 0, 1, 2, 7])):
-                tiers.append((dice.choice([longest, *narrower]), dice.randint(0, min(limit, 30))))
-            dice.shuffle(tiers)
-        now = clock.tick()
-        cost = dice.choice([1, 1, 1, 2, limit, max(1, limit // 3), min(limit + 1, 2**32 - 1)])
-        line = [word for window, most in tiers for word in (f"{window}ms", most)]
-        yield [*line, "COST", cost], now, state.call(now, tiers, cost)
-
-
-# A key draws its rates from one family: multiples of each other, or nothing in common.
-RATES = [
-    {
-        "1": Fraction(1, SECOND),
-        "1/3": Fraction(1, 3 * SECOND),
-        "16.666667": Fraction(16_666_667, 1_000_000 * SECOND),
-        "7/11h": Fraction(7, 11 * HOUR),
-        "100/m": Fraction(100, MINUTE),
-        "6000": Fraction(6),
-    },
-    {"1": Fraction(1, SECOND), "3": Fraction(3, SECOND), "7/s": Fraction(7, SECOND)},
-    {"16.666667": Fraction(16_666_667, 1_000_000 * SECOND)},
-    {"1/3": Fraction(1, 3 * SECOND), "5/3s": Fraction(5, 3 * SECOND)},
-    {"100/m": Fraction(100, MINUTE), "600/m": Fraction(600, MINUTE)},
-    {"6000": Fraction(6), "1000/s": Fraction(1), "12/2ms": Fraction(6)},
-    {"7/11h": Fraction(7, 11 * HOUR), "14/11h": Fraction(14, 11 * HOUR)},
-]
-
-
-def token_sequence(dice):
-    """RL.TOKEN with capacities, costs and rates that change under a live key."""
-    rates = dice.choice(RATES)
-    capacity = dice.choice([1, 3, 20, 1000, 2**40])
-    slowest = min(rates.values())
-    clock, state = Clock(dice, max(1, int(capacity / slowest))), model.Token()
-    text = next(iter(rates))
-    while True:
-        if dice.random() < 0.1:
-            text = dice.choice(list(rates))
-        now = clock.tick()
-        most = capacity if dice.random() < 0.9 else dice.choice([0, 1, capacity * 2, 2**53 - 1])
-        cost = dice.choice([1, 1, 1, 2, capacity, max(1, capacity // 3), capacity + 1])
-        yield [most, text, "COST", cost], now, state.call(now, most, rates[text], cost)
-
-
-SEQUENCES = {
-    "RL.FIXED": fixed_sequence,
-    "RL.SLIDING": sliding_sequence,
-    "RL.TOKEN": token_sequence,
-}
-
-
-def script(command, sequence, calls):
-    """The commands to send and the replies to expect, probes of each wait included."""
-    commands, expected = [], []
-    for _, (line, now, reply) in zip(range(calls), sequence, strict=False):
-        commands.append([command, "k", *line, "AT", now])
-        expected.append(reply)
-        wait = reply[3]
-        if wait > 0 and now + wait < model.LARGEST:
-            for time, verdict in ((now + wait - 1, 0), (now + wait, 1)):
-                commands += [
-                    ["COPY", "k", "probe", "REPLACE"],
-                    [command, "probe", *line, "AT", time],
-                ]
-                expected += [1, ("verdict", verdict)]
-    return commands, expected
-
-
-def agrees(got, right) -> bool:
-    if isinstance(right, tuple):
-        return isinstance(got, list) and got[0] == right[1]
-    return got == right
 
 
 @pytest.mark.parametrize("command", SEQUENCES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_module_answers_as_the_model(wire, command, seed):
-    dice = random.Random(f"{command} {seed}")
-    commands, expected = script(command, SEQUENCES[command](dice), CALLS)
-    got = wire.transaction(commands)
-    for i, (reply, right) in enumerate(zip(got, expected, strict=True)):
-        if not agrees(reply, right):
-            lines = [" ".join(map(str, line)) for line in commands[: i + 1]]
-            shown = "\n".join(
-                f"{line}  -> {got[n]}"
-                for n, line in enumerate(lines[-25:], i - len(lines[-25:]) + 1)
-            )
-            pytest.fail(
-                f"{command} seed {seed}, call {i}: expected {right}\n{shown}", pytrace=False
-            )
+def test_module_answers_as_the_model(wire, command, seed, record_property):
+    agreed = agreement(wire, command, SEQUENCES[command], seed)
+    record_property(f"agreed {command.removeprefix('RL.')}", agreed)
 
 
 @pytest.mark.parametrize("command", SEQUENCES)
 def test_sequences_reach_every_kind_of_reply(command):
     """The model test is worth what its sequences visit: allowed, denied, never, and both clocks."""
-    seen, back = set(), 0
+    seen, probes, held = set(), 0, 0
     for seed in SEEDS:
-        _, expected = script(command, SEQUENCES[command](random.Random(f"{command} {seed}")), CALLS)
+        _, expected = script(command, SEQUENCES[command], seed)
         replies = [right for right in expected if isinstance(right, list)]
         seen |= {
             "allowed" if right[0] else "never" if right[3] < 0 else "denied" for right in replies
         }
-        back += sum(isinstance(right, tuple) for right in expected)
+        held += sum(right[0] == 1 and right[3] > 0 for right in replies)
+        probes += sum(isinstance(right, tuple) for right in expected)
     assert seen == {"allowed", "denied", "never"}
-    assert back > 200
+    assert probes > 200
+    assert held > 200 if command == "RL.LEAKY" else held == 0
+
+
+PER_MILLISECOND = {
+    "7": Fraction(7, SECOND),
+    "1000/m": Fraction(1000, MINUTE),
+    "3/s": Fraction(3, SECOND),
+    "2500": Fraction(5, 2),
+}
+WORKERS, REQUESTS = 25, 1_000
+
+
+@pytest.mark.parametrize("rate", PER_MILLISECOND)
+@pytest.mark.parametrize("largest", [1, 5], ids=["cost 1", "costs 1 to 5"])
+def test_a_leaky_queue_spaces_the_work(wire, rate, largest):
+    """A thousand requests of 25 workers in faked time, each sleeping the wait_ms that it is told.
+
+    An allowed worker sleeps, works and asks for its next request; a denied one sleeps and asks
+    again. The queue is too short for all of them and never runs dry: so the work comes out in the
+    order in which it was let in, and each piece when all the cost before it has drained.
+    """
+    dice = random.Random(rate)
+    start, tickets = 1_699_999_200_000, count()
+    awake = [(start, next(tickets), dice.randint(1, largest)) for _ in range(WORKERS)]
+    work, denied = [], 0
+    while len(work) < REQUESTS:
+        now, _, cost = heapq.heappop(awake)
+        line = ["RL.LEAKY", "k", 10 * largest, rate, "COST", cost, "AT", now]
+        allowed, *_, wait, _ = wire(*line)
+        if allowed:
+            work.append((now + wait, cost))
+            cost = dice.randint(1, largest)
+        denied += not allowed
+        heapq.heappush(awake, (now + wait, next(tickets), cost))
+    before = 0
+    for time, cost in work:
+        assert time == start + ceil(before / PER_MILLISECOND[rate])
+        before += cost
+    assert {cost for _, cost in work} == set(range(1, largest + 1))
+    assert denied > REQUESTS // 10

@@ -1,70 +1,14 @@
 """A replica without the module holds the same bytes, and expires them in the same millisecond."""
 
-import contextlib
 import random
 import time
 
 import pytest
 
-from limiters import LIMITERS, held, registered
+from limiters import LIMITERS, changes, commands_run, held, registered
+from replicas import AROUND, CORE_WRITES, PRIMARY, until
 
 NOW = 1_699_999_200_000
-DEADLINE = 60
-
-# Nothing but our own traffic may move the replication offset: no PING from the primary.
-PRIMARY = ("repl-ping-replica-period 3600", "repl-diskless-sync-delay 0")
-
-
-class Pair:
-    """A primary with the module and a replica that has never heard of it."""
-
-    def __init__(self, spawn):
-        self.primary = spawn(*PRIMARY)
-        self.replica = spawn(module=False)
-        self.p, self.q = self.primary.client(), self.replica.client()
-        self.q.replicaof("127.0.0.1", self.primary.port)
-        self._until(lambda: self.q.info("replication")["master_link_status"] == "up")
-        self.p.set("first", "one")  # so that the SELECT which precedes the first write is behind us
-        self.settle()
-
-    def offset(self) -> int:
-        return self.p.info("replication")["master_repl_offset"]
-
-    def settle(self) -> None:
-        """Wait until the replica has all that the primary sent."""
-        self._until(lambda: self.q.info("replication")["slave_repl_offset"] == self.offset())
-
-    @staticmethod
-    def _until(condition) -> None:
-        deadline = time.monotonic() + DEADLINE
-        while not condition():
-            assert time.monotonic() < deadline, "the replica does not catch up"
-            time.sleep(0.01)
-
-    def assert_equal(self) -> None:
-        """Every key of either side, value and absolute expiry.
-
-        The replica is read first: while the primary has a key, so had the replica a moment ago.
-        What the primary has let go in between must be gone on the replica too.
-        """
-        self.settle()
-        keys = {*self.p.keys(), *self.q.keys()}
-        assert keys
-        for key in keys:
-            on_replica, on_primary = held(self.q, key), held(self.p, key)
-            if on_primary.dump is None:
-                on_replica = held(self.q, key)
-            assert on_replica == on_primary, key
-
-    def close(self) -> None:
-        self.p.close()
-        self.q.close()
-
-
-@pytest.fixture
-def pair(spawn):
-    with contextlib.closing(Pair(spawn)) as pair:
-        yield pair
 
 
 def traffic(dice, limiter, calls):
@@ -132,16 +76,6 @@ def test_replica_expires_what_the_primary_expires(pair, limiter):
         assert held(pair.q, key).expires_at is not None
 
 
-def commands_run(client) -> dict[str, int]:
-    """How often each command ran on this server since CONFIG RESETSTAT."""
-    stats = client.info("commandstats")
-    return {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()}
-
-
-CORE_WRITES = {"set", "setrange", "append", "pexpireat", "del", "unlink"}
-AROUND = {"multi", "exec", "select", "ping", "info", "replconf", "config", "config|resetstat"}
-
-
 @pytest.mark.parametrize("step", [0, 1, 700], ids=["same ms", "each ms", "sliding on"])
 def test_one_core_command_for_each_allowed_call(pair, limiter, step):
     """What the replica executes: one write for a call, and none of our names."""
@@ -155,13 +89,6 @@ def test_one_core_command_for_each_allowed_call(pair, limiter, step):
     ran = commands_run(pair.q)
     assert set(ran) <= CORE_WRITES | AROUND
     assert sum(count for name, count in ran.items() if name in CORE_WRITES) == calls
-
-
-def changes(client) -> tuple[int, int]:
-    return (
-        client.info("replication")["master_repl_offset"],
-        client.info("persistence")["rdb_changes_since_last_save"],
-    )
 
 
 def test_denied_calls_move_nothing(pair, limiter):
@@ -207,7 +134,7 @@ def test_promoted_replica_goes_on(spawn, limiter):
     with primary.client() as p, replica.client() as q:
         q.replicaof("127.0.0.1", primary.port)
         p.execute_command(*limiter.call("k", 3, cost=2, at=NOW))
-        Pair._until(lambda: q.exists("k"))
+        until(lambda: q.exists("k"))
         with pytest.raises(Exception, match="read only"):
             q.execute_command(*limiter.call("k", 3, at=NOW))
         q.replicaof("NO", "ONE")

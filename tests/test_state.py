@@ -121,7 +121,7 @@ def test_random_bytes_behind_a_right_tag_never_crash(wire, limiter):
         palette = dice.choice(
             [b"\xff", b"\0", b"\0\xff", b"\x7f\xff", b"\0\x80", bytes(range(256))]
         )
-        start = dice.choice([2, 2, 10, 18, 26])
+        start = dice.choice([2, 2, 4, 10, 12, 18, 20, 26])
         value = (blob[:start] + bytes(dice.choices(palette, k=length)))[:length]
         replies = wire.pipeline(
             [
@@ -175,10 +175,22 @@ def test_state_survives_what_strings_survive(wire, limiter):
             [1, 3, 1, 0, 60_000],
             [1, 3, 1, 0, 60_000],
         ],
+        "RL.COUNTER": [
+            [0, 3, 1, 43_000, 46_000],
+            [0, 3, 1, 42_999, 45_999],
+            [1, 3, 1, 0, 62_000],
+            [1, 3, 1, 0, 66_000],
+        ],
         "RL.TOKEN": [
             [1, 3, 0, 0, 60_000],
             [0, 3, 0, 39_999, 59_999],
             [1, 3, 0, 0, 50_000],
+            [1, 3, 1, 0, 40_000],
+        ],
+        "RL.LEAKY": [
+            [1, 3, 0, 20_000, 60_000],
+            [0, 3, 0, 39_999, 59_999],
+            [1, 3, 0, 10_000, 50_000],
             [1, 3, 1, 0, 40_000],
         ],
     }[limiter.command]

@@ -4,26 +4,11 @@ import time
 
 import pytest
 
+from lifetimes import assert_lifetime
 from limiters import held
 
 SHORT = 40  # milliseconds
 VANISH_DEADLINE = 10  # seconds
-
-
-def assert_lifetime(r, command, at_least=0) -> list[int]:
-    """After this allowed call the key lives for reset_ms to 1.5 * reset_ms (or `at_least`).
-
-    Call and PTTL stand in one transaction, in which no key can vanish; the two TIMEs around them
-    bound what passed in between (where the server does not freeze its clock for a transaction).
-    """
-    transaction = r.pipeline(transaction=True)
-    transaction.time().execute_command(*command).pttl(command[1]).time()
-    before, reply, ttl, after = transaction.execute()
-    passed = (after[0] - before[0]) * 1000 + after[1] // 1000 - before[1] // 1000 + 1
-    assert reply[0] == 1
-    needed = max(reply[4], at_least)
-    assert needed - passed <= ttl <= needed * 3 // 2 + passed
-    return reply
 
 
 @pytest.mark.parametrize(
@@ -36,6 +21,12 @@ def assert_lifetime(r, command, at_least=0) -> list[int]:
         "RL.SLIDING k 1h 1000",
         "RL.SLIDING k 1 1000 1m 1000 31d 10000",
         "RL.SLIDING k 7s 1000 COST 3",
+        "RL.COUNTER k 1h 1000",
+        "RL.COUNTER k 7s 1000 COST 3",
+        "RL.COUNTER k 1d 1000 BUCKETS 1",
+        "RL.COUNTER k 366d 1000 BUCKETS 256",
+        "RL.LEAKY k 1000 1",
+        "RL.LEAKY k 1000 100/h COST 5",
         "RL.TOKEN k 1000 1",
         "RL.TOKEN k 1000 1/h COST 5",
         "RL.TOKEN k 1000 0.3",
@@ -58,8 +49,11 @@ def test_lifetime_after_allowed_calls(r, command):
 def test_lifetime_follows_changed_arguments(r):
     for quota in ("10/m", "10/h", "10/s", "10/d", "1000/s"):
         assert_lifetime(r, ["RL.TOKEN", "t", 100, quota])
+        assert_lifetime(r, ["RL.LEAKY", "l", 100, quota])
     for window in ("1m", "1h", "10s", "1d"):
         assert_lifetime(r, ["RL.FIXED", "f", window, 100])
+        for buckets in (10, 1, 256):
+            assert_lifetime(r, ["RL.COUNTER", "c", window, 100, "BUCKETS", buckets])
 
 
 def test_lifetime_is_cut_when_the_rate_rises(r):
@@ -83,11 +77,20 @@ def test_lifetime_with_at_counts_from_the_servers_clock(r, limiter, at):
     assert_lifetime(r, limiter.call("k", 10, at=at), at_least=1_000)
 
 
-@pytest.mark.parametrize("quota", ["RL.FIXED k 1ms 5", "RL.SLIDING k 1ms 5", "RL.TOKEN k 5 1/ms"])
-def test_lifetime_with_at_is_a_second_at_least(r, quota):
+@pytest.mark.parametrize(
+    ("quota", "reset"),
+    [
+        ("RL.FIXED k 1ms 5", 1),
+        ("RL.SLIDING k 1ms 5", 1),
+        ("RL.COUNTER k 1ms 5 BUCKETS 1", 2),
+        ("RL.TOKEN k 5 1/ms", 1),
+        ("RL.LEAKY k 5 1/ms", 1),
+    ],
+)
+def test_lifetime_with_at_is_a_second_at_least(r, quota, reset):
     """Or a replay of a busy millisecond would lose its state while it is still being replayed."""
     reply = assert_lifetime(r, f"{quota} AT 1000".split(), at_least=1_000)
-    assert reply == [1, 5, 4, 0, 1]
+    assert reply == [1, 5, 4, 0, reset]
 
 
 @pytest.mark.parametrize("at", [None, 1_699_999_200_000])
@@ -112,7 +115,13 @@ def test_denied_call_makes_no_key(r, limiter):
 
 @pytest.mark.parametrize(
     "command",
-    [f"RL.FIXED k {SHORT}ms 5", f"RL.SLIDING k {SHORT}ms 5", f"RL.TOKEN k 5 1/{SHORT}ms"],
+    [
+        f"RL.FIXED k {SHORT}ms 5",
+        f"RL.SLIDING k {SHORT}ms 5",
+        f"RL.COUNTER k {SHORT}ms 5",
+        f"RL.TOKEN k 5 1/{SHORT}ms",
+        f"RL.LEAKY k 5 1/{SHORT}ms",
+    ],
 )
 def test_key_really_vanishes(r, command):
     assert_lifetime(r, command.split())

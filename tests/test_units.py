@@ -47,6 +47,8 @@ def test_duration(wire, text, milliseconds):
     assert wire("RL.FIXED", "k", text, 9, "AT", 0) == [1, 9, 8, 0, milliseconds]
     offset = wire("RL.FIXED", "o", "366d", 9, "OFFSET", text, "AT", 31_622_399_999)
     assert offset == [1, 9, 8, 0, 31_622_400_001 - milliseconds]
+    counter = wire("RL.COUNTER", "c", text, 9, "BUCKETS", 1, "AT", 0)
+    assert counter == [1, 9, 8, 0, 2 * milliseconds]
 
 
 @pytest.mark.parametrize(("text", "milliseconds"), DURATIONS.items())
@@ -59,8 +61,10 @@ def test_no_duration(r, wire, text):
     refuses(r, wire, ["RL.FIXED", "k", text, 9], "window")
     refuses(r, wire, ["RL.FIXED", "k", 60, 9, "OFFSET", text], "OFFSET")
     refuses(r, wire, ["RL.SLIDING", "k", text, 9], "window")
+    refuses(r, wire, ["RL.COUNTER", "k", text, 9], "window")
     if text not in {"ms", "s"}:  # of a rate, a bare unit is one of it
         refuses(r, wire, ["RL.TOKEN", "k", 9, f"1/{text}"], "rate")
+        refuses(r, wire, ["RL.LEAKY", "k", 9, f"1/{text}"], "rate")
 
 
 @pytest.mark.parametrize("text", TOO_LONG_TO_SLIDE)
@@ -99,12 +103,13 @@ NO_RATES += (
 
 @pytest.mark.parametrize(("text", "per_millisecond"), RATES.items())
 @pytest.mark.parametrize("cost", [1, 600, 1000])
-def test_rate(wire, text, per_millisecond, cost):
+@pytest.mark.parametrize("command", ["RL.TOKEN", "RL.LEAKY"])
+def test_rate(wire, command, text, per_millisecond, cost):
     """The time to drain what was taken shows the rate, exactly."""
     drained = ceil(cost / per_millisecond)
-    taken = wire("RL.TOKEN", "k", 1000, text, "COST", cost, "AT", 0)
+    taken = wire(command, "k", 1000, text, "COST", cost, "AT", 0)
     assert taken == [1, 1000, 1000 - cost, 0, drained]
-    line = ["RL.TOKEN", "k", cost, text, "COST", cost, "AT"]
+    line = [command, "k", cost, text, "COST", cost, "AT"]
     if drained > 1:
         room = floor(per_millisecond * (drained - 1))
         assert wire(*line, drained - 1) == [0, cost, room, 1, 1]
@@ -114,3 +119,26 @@ def test_rate(wire, text, per_millisecond, cost):
 @pytest.mark.parametrize("text", NO_RATES)
 def test_no_rate(r, wire, text):
     refuses(r, wire, ["RL.TOKEN", "k", 9, text], "rate")
+    refuses(r, wire, ["RL.LEAKY", "k", 9, text], "rate")
+
+
+@pytest.mark.parametrize(
+    ("window", "buckets", "sub_window"),
+    [
+        ("10", 10, 1_000),
+        ("1", 7, 143),
+        ("1000ms", 256, 4),
+        ("1ms", 1, 1),
+        ("1ms", 256, 1),
+        ("366d", 256, 123_525_000),
+        ("366d", 1, 31_622_400_000),
+        ("999ms", 10, 100),
+        ("1001ms", 10, 101),
+    ],
+)
+def test_sub_windows_are_rounded_up(wire, window, buckets, sub_window):
+    """Seen by the reset: a request leaves with the end of the last sub-window that it counts in."""
+    line = ["RL.COUNTER", "k", window, 2, "BUCKETS", buckets, "AT"]
+    assert wire(*line, 0) == [1, 2, 1, 0, (buckets + 1) * sub_window]
+    if buckets > 1:
+        assert wire(*line, sub_window - 1) == [1, 2, 0, 0, buckets * sub_window + 1]

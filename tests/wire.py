@@ -51,8 +51,12 @@ class Wire:
         self._socket.close()
 
     def __call__(self, *command):
-        self._socket.sendall(encode(command))
+        self.send(*command)
         return self.read()
+
+    def send(self, *command) -> None:
+        """Send a command and leave its reply for a later `read`."""
+        self._socket.sendall(encode(command))
 
     def pipeline(self, commands: Iterable[Sequence]) -> list:
         """Send all commands in one go, return all replies."""
