@@ -20,7 +20,7 @@ RUN := .run
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: build ## Build, start a Redis with the module, show a first decision
@@ -74,7 +74,7 @@ stop: ## Stop the Redis that `make run` started
 
 .PHONY: test
 test: build .venv/ready ## Run the Rust tests, then the suite on all four servers
-	@$(call packages,redis-server redis-cli)
+	@$(call packages,redis-server redis-cli faketime)
 	mkdir -p target
 	failed=0
 	cargo test --locked 2>&1 | tee target/cargo-test.log || failed=1
@@ -93,6 +93,11 @@ build: ## Build the module, target/release/libredis_rl.so
 	command -v cargo >/dev/null || { echo "Rust is not installed: no cargo" >&2; exit 1; }
 	cargo build --release --locked
 	chmod +x $(MODULE)  # a server refuses to load a file without it
+
+.PHONY: test-reliability
+test-reliability: build .venv/ready ## Run the reliability tests in their long form: an hour or more
+	@$(call packages,redis-server redis-cli faketime valgrind)
+	RL_LONG=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/reliability $(PYTEST_ARGS)
 
 FUZZ_SECONDS ?= 60
 
@@ -141,6 +146,8 @@ for need in $(1); do
 		|| missing+=(libclang-dev) ;;
 	venv) python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv) ;;
 	redis-server) [ -x /usr/bin/redis-server ] || missing+=(redis-server) ;;
+	faketime) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || missing+=(faketime) ;;
+	valgrind) command -v valgrind >/dev/null || missing+=(valgrind) ;;
 	redis-cli) [ -x /usr/bin/redis-cli ] || missing+=(redis-tools) ;;
 	esac
 done
