@@ -153,7 +153,46 @@ impl OnLoad {
             );
             created == raw::REDISMODULE_OK as c_int
                 && docs::tell(self.ctx, spec.name, spec.arity, spec.keys, &spec.docs)
+                && categorize(self.ctx, spec.name, spec.keys)
         }
+    }
+}
+
+/// The category of all our commands, for ACL rules like `+@rate_limit`.
+const CATEGORY: &CStr = c"rate_limit";
+
+/// Puts the command `name` into the server's ACL categories: those of its flags (from 7.2 on), and one of our own where the server
+/// can make one (from 7.4 on). False where it refuses; true where it has no such thing.
+///
+/// # Safety
+/// `ctx` is the one that `RedisModule_OnLoad` was given, and the command was created with it.
+unsafe fn categorize(ctx: *mut raw::RedisModuleCtx, name: &CStr, keys: Keys) -> bool {
+    // SAFETY: the pointers are written by `Export_RedisModule_Init` alone, which has returned.
+    let functions = unsafe {
+        (
+            raw::RedisModule_GetCommand,
+            raw::RedisModule_SetCommandACLCategories,
+            raw::RedisModule_AddACLCategory,
+        )
+    };
+    let (Some(get_command), Some(set), add) = functions else {
+        return true;
+    };
+    // A category outlives the module that made it, and is found there by the next one.
+    // SAFETY: `ctx` by the caller's promise; the server copies the name.
+    let has_own = add.is_some_and(|add| unsafe { add(ctx, CATEGORY.as_ptr()) }
+        == raw::REDISMODULE_OK as c_int
+        || io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY));
+    let categories = match (keys, has_own) {
+        (Keys::Read(_), false) => c"read fast",
+        (Keys::Read(_), true) => c"read fast rate_limit",
+        (_, false) => c"write fast",
+        (_, true) => c"write fast rate_limit",
+    };
+    // SAFETY: as above.
+    unsafe {
+        let command = get_command(ctx, name.as_ptr());
+        !command.is_null() && set(command, categories.as_ptr()) == raw::REDISMODULE_OK as c_int
     }
 }
 
