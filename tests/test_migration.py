@@ -312,3 +312,68 @@ def test_not_loaded_where_a_needed_command_is_renamed(spawn, command):
         assert isinstance(wire("RL.FIXED", "k", 60, 5), Failure)
     (line,) = [line for line in server.log_text().splitlines() if "redis-rl" in line]
     assert f'"{command}"' in line
+
+
+ULIDS = ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW")
+
+
+@pytest.mark.parametrize("scores", [(4200, 5000), (NOW - 100_000, NOW - 90_000)])
+def test_other_peoples_ulids_are_no_log(r, wire, scores):
+    """A queue or a ranking may have ULIDs for members, too."""
+    wire("ZADD", "k", scores[0], ULIDS[0], scores[1], ULIDS[1])
+    before = held(r, "k")
+    assert_wrong_type(wire(*SLIDING.call("k", 100, at=NOW)), "sorted set")
+    assert held(r, "k") == before
+
+
+@pytest.mark.parametrize("ours_first", [False, True])
+def test_a_scripts_longer_window_is_kept_whoever_came_last(wire, ours_first):
+    """The script's expiry tells what it needs, also where the log begins or ends with ours."""
+    now = int(time.time() * 1000)
+    wire("ZADD", "k", now - 3_000_000, "old")
+    wire("EXPIRE", "k", 3600)
+    if ours_first:
+        assert wire("RL.SLIDING", "k", 1, 100)[0] == 1
+    wire("ZADD", "k", int(time.time() * 1000) + 1, "new")
+    wire("EXPIRE", "k", 3600)
+    assert wire("RL.SLIDING", "k", 1, 100)[0] == 1
+    assert b"old" in wire("ZRANGE", "k", 0, -1)
+    assert wire("PTTL", "k") > 3_500_000
+
+
+def test_a_horizon_outlives_the_last_time_of_a_ulid(server, wire):
+    storing(server, wire, "sorted-set")
+    try:
+        last = 2**48 - 1
+        assert wire("RL.SLIDING", "w", 10, 100, "AT", last)[0] == 1
+        for i in (1, 2):
+            assert wire("RL.SLIDING", "w", 3600, 4, "AT", last + i)[0] == 1
+        assert wire("RL.SLIDING", "w", 10, 100, "AT", last + 20_000)[0] == 1
+        assert wire("RL.SLIDING", "w", 3600, 4, "AT", last + 20_001)[:3] == [0, 4, 0]
+    finally:
+        storing(server, wire, "compact")
+
+
+def test_a_refusal_of_the_server_is_no_admission(spawn):
+    """In a slot that is on its way elsewhere the server may refuse what a call has to write."""
+    first, second = (spawn("cluster-enabled yes", module=True) for _ in range(2))
+    with first.wire() as wire, second.wire() as other:
+        for slots in range(0, 16_384, 4_096):
+            wire("CLUSTER", "ADDSLOTS", *range(slots, slots + 4_096))
+        wire("CLUSTER", "MEET", "127.0.0.1", second.port)
+        peer = other("CLUSTER", "MYID")
+        deadline = time.monotonic() + 60
+        while peer not in wire("CLUSTER", "NODES") or b"cluster_state:ok" not in wire(
+            "CLUSTER", "INFO"
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        if isinstance(wire("CONFIG", "SET", "rl.sliding-storage", "sorted-set"), Failure):
+            pytest.skip("this server has no configuration for modules")
+        assert wire("RL.SLIDING", "k", 60, 1)[0] == 1
+        slot = wire("CLUSTER", "KEYSLOT", "k")
+        assert wire("CLUSTER", "SETSLOT", slot, "MIGRATING", peer) == "OK"
+        line = ["RL.SLIDING", "k", 60, 1]
+        replies = wire.transaction([["DEL", "k"], line, line, line, ["EXISTS", "k"]])
+        admitted = [reply for reply in replies[1:4] if isinstance(reply, list) and reply[0]]
+        assert len(admitted) <= replies[4], replies

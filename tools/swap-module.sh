@@ -19,7 +19,8 @@
 # give it another name, or rename it over the old one.
 #
 # Ends with 0: swapped. 1: refused, nothing was changed. 2: the new build did not load, the old one was
-# loaded again. 3: neither is loaded, or the server does not answer; says what to do.
+# loaded again. 3: neither is loaded, or the server does not answer; says what to do. 4: swapped, but a
+# setting that CONFIG had changed was not taken over.
 set -u
 
 say() { printf '%s\n' "$*" >&2; }
@@ -139,9 +140,14 @@ said=$({
 	echo EXEC
 } | redis-cli "${options[@]}" --no-raw 2>&1)
 
-if ! grep -q -e '(error)' -e '^Error' -e 'Could not connect' <<<"$said" && [ -n "$(module)" ]; then
+# The replies of the transaction, by their places.
+replied() { grep -q "^ *$1) $2" <<<"$said"; }
+if replied 3 OK && replied 4 OK && [ -n "$(module)" ]; then
 	say "Swapped: $new is running${arguments:+ with $arguments}."
-	exit 0
+	replied '[0-9]*' '(error)' || exit 0
+	say "But the new build does not take what CONFIG had set:"
+	printf '%s\n' "${settings[@]}" >&2
+	exit 4
 fi
 
 say "$said"
@@ -155,7 +161,7 @@ if [ -n "$(module)" ]; then
 	refuse "the server did not unload the module that it has; that goes on running"
 fi
 say "$new did NOT load, and the old module is unloaded: every RL command is unknown now. Keys are safe."
-if [ -n "$old" ] && [ "$(ask MODULE LOAD "$old" $before)" = OK ]; then
+if [ -n "$old" ] && [ "$(load "$old" "$before" | redis-cli "${options[@]}" --raw 2>&1)" = OK ]; then
 	[ ${#settings[@]} -eq 0 ] || printf '%s\n' "${settings[@]}" | redis-cli "${options[@]}" >/dev/null 2>&1
 	say "The old one was loaded again: $old${before:+ with $before}. The server's log tells why the new one was not."
 	exit 2

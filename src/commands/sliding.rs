@@ -79,12 +79,12 @@ impl Limiter for Sliding {
             _ => false,
         };
         if is_sorted_set {
-            let (expiry, usage) = (key.expires_at(), key.usage());
-            let is_new = key.kind() == Kind::Missing;
+            let (expiry, is_new) = (key.expires_at(), key.kind() == Kind::Missing);
+            let usage = (ask.intent == Intent::Look).then(|| key.usage());
             // The server's own commands do the rest, for which the key may not be open.
             drop(key);
             let decision = sorted_log::decide(ask, quota, now, is_new, expiry);
-            if ask.intent == Intent::Look {
+            if let Some(usage) = usage {
                 ask.open()?.set_usage(usage);
             }
             return decision;

@@ -46,12 +46,14 @@ struct Id;
 
 impl Id {
     const MARK: u128 = 0x524C;
+    /// The last time that a ULID can tell, in the year 10889.
+    const LAST_TIME: u64 = (1 << 48) - 1;
 
     /// A fresh one. Its random part leaves room for the increments of one call.
     fn make(time: Millis, horizon: Millis, random: [u8; 16]) -> Ulid {
         let random = u128::from_le_bytes(random) & 0x7FFF_FFFF;
         let free = (horizon.0 as u128) << 48 | Self::MARK << 32 | random;
-        Ulid::from_parts(time.0.unsigned_abs(), free)
+        Ulid::from_parts(time.0.unsigned_abs().min(Self::LAST_TIME), free)
     }
 
     /// How far back the log had to remember when this member was made; `None` for somebody else's.
@@ -63,15 +65,15 @@ impl Id {
     }
 }
 
-/// Whether a sorted set with these ends is a log, and not a queue or a ranking that is not to be touched. A request is a ULID, or a time
-/// near now; where there are only times, the key has to expire, as a log does.
+/// Whether a sorted set with these ends is a log, and not a queue or a ranking that is not to be touched. A request is one of our
+/// members, or a time near now; where there are only times, the key has to expire, as a log does.
 fn is_log(ends: [&Entry; 2], now: Millis, expires: bool) -> bool {
-    let is_ulid = |end: &Entry| ulid(&end.member).is_some();
+    let is_ours = |end: &Entry| Id::horizon(&end.member).is_some();
     let is_request = |end: &Entry| {
         let is_near = (end.score - now.0 as f64).abs() <= NEAR.0 as f64;
-        is_near || (is_ulid(end) && end.score.abs() <= MAX_INTEGER as f64)
+        is_near || (is_ours(end) && end.score.abs() <= MAX_INTEGER as f64)
     };
-    ends.into_iter().all(is_request) && (expires || ends.into_iter().any(is_ulid))
+    ends.into_iter().all(is_request) && (expires || ends.into_iter().any(is_ours))
 }
 
 impl<'a> SortedLog<'a> {
@@ -144,11 +146,16 @@ fn horizon(
     log: &SortedLog,
     expiry: Option<Millis>,
 ) -> Millis {
+    // What our members tell, and what a script asked for by its expiry. Our own expiry tells the same as our members.
+    let age = now - time_of(&log.newest);
+    let asked = expiry.map(|expiry| ask.moment.span(age, expiry, window));
     let ends = [&log.oldest, &log.newest].map(|end| Id::horizon(&end.member));
-    let earlier = match (ends, expiry) {
-        ([None, None], Some(expiry)) => ask.moment.span(now - time_of(&log.newest), expiry, window),
-        ([oldest, newest], _) => oldest.max(newest).unwrap_or(window),
-    };
+    let earlier = ends
+        .into_iter()
+        .chain([asked])
+        .flatten()
+        .max()
+        .unwrap_or(window);
     earlier.clamp(window, MAX_WINDOW)
 }
 

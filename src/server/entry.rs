@@ -32,7 +32,7 @@ pub enum Error {
 
 /// A command: everything between its arguments and its answer.
 pub trait Command {
-    /// Runs one call. It has written nothing when it answers an error.
+    /// Runs one call. It has written nothing when it answers an error, unless the server itself refused half-way what it had to take.
     fn run(call: &Call) -> Result<Reply, Error>;
 
     /// Which arguments are keys, for a command whose keys the server cannot find by their places. Pure: the server asks at any time

@@ -1,6 +1,6 @@
 //! A sorted set, by the server's own commands: exact, kept in step on replicas by the server itself, and not quick.
 
-use redis_module::{CallOptionsBuilder, CallResult, Context, RedisValue};
+use redis_module::{CallOptionsBuilder, CallReply, CallResult, Context, RedisValue};
 
 use super::call::Call;
 use crate::limiter::Millis;
@@ -14,7 +14,7 @@ pub struct Entry {
     pub score: f64,
 }
 
-/// The sorted set in a key. `None` from a method means that the server refused, which it does where the command was renamed.
+/// The sorted set in a key. `None` from a method means that the server refused.
 pub struct SortedSet<'a> {
     call: Call<'a>,
     name: &'a [u8],
@@ -29,10 +29,10 @@ impl<'a> SortedSet<'a> {
         self.run(command, arguments, false)
     }
 
-    /// Runs a command that writes, and has replicas and the append-only file follow.
+    /// Runs a command that writes and answers an integer, and has replicas and the append-only file follow.
     #[must_use]
     fn write(&self, command: &str, arguments: &[&[u8]]) -> Option<()> {
-        self.run(command, arguments, true).map(drop)
+        integer(self.run(command, arguments, true)?).map(drop)
     }
 
     fn run(&self, command: &str, arguments: &[&[u8]], is_replicated: bool) -> Option<RedisValue> {
@@ -48,7 +48,11 @@ impl<'a> SortedSet<'a> {
         all.extend_from_slice(arguments);
         let context = Context::new(self.call.ctx);
         let reply: CallResult = context.call_ext(command, &options, all.as_slice());
-        reply.ok().map(|reply| RedisValue::from(&reply))
+        match reply {
+            // No reply at all is a refusal, too: the command is unknown, or the key's slot is on its way elsewhere.
+            Err(_) | Ok(CallReply::Unknown) => None,
+            Ok(reply) => Some(RedisValue::from(&reply)),
+        }
     }
 
     /// How many members there are.
