@@ -11,7 +11,7 @@ from servers import MODULE, Server
 from wire import Failure, Wire, encode
 
 DAY = 86_400_000  # ms
-ULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"  # what the module calls a request in a sorted set
+ULID = "01EJ3PX000000000AJ9G000001"  # a member as the module makes them, of a window of 1 ms
 YEAR = 31_622_400  # 366 days in seconds, the longest period of RL.THROTTLE
 
 
