@@ -309,8 +309,8 @@ impl Change {
         });
         // A call that looks back over less than the horizon does not see all that is held.
         let room = u32::MAX - cost as u32;
-        let held = |view: &View| view.cost_behind(view.search(1, |slot| !is_over(slot)) - 1);
-        let fits = change.header.horizon == window || held(view) <= room;
+        let last_forgotten = || view.search(1, |slot| !is_over(slot)) - 1;
+        let fits = change.header.horizon == window || view.cost_behind(last_forgotten()) <= room;
         let remembers_longer = change.header.horizon > old.horizon;
         let is_too_large = view.slots() >= SHRINK_FROM && is_over(view.slot(view.slots() * 3 / 10));
         if let Some(slot) = slot
@@ -331,7 +331,7 @@ impl Change {
             }
         }
 
-        let mut mark = view.search(1, |slot| !is_over(slot)) - 1;
+        let mut mark = last_forgotten();
         if view.cost_behind(mark) > room {
             // Costs in the billions that calls with a shorter window took. The oldest are forgotten early.
             mark = view.search(mark + 1, |slot| {
