@@ -7,7 +7,7 @@ use super::clause::{Clause, clause, is_limiter};
 use super::moment::Moment;
 use super::peek::ALGORITHMS;
 use crate::limiter::{Decision, Intent};
-use crate::server::{Arg, ArgKind, Call, Command, Docs, Error, Reply};
+use crate::server::{Arg, ArgKind, Call, Command, Docs, Error, ForEachKey, Reply};
 
 /// The command.
 pub struct All;
@@ -60,6 +60,8 @@ fn clauses<'a>(call: &'a Call) -> impl Iterator<Item = Range<usize>> + 'a {
 }
 
 impl Command for All {
+    const FOR_EACH_KEY: Option<ForEachKey> = Some(for_each_key);
+
     fn run(call: &Call) -> Result<Reply, Error> {
         if call.len() < LEAST_ARGUMENTS {
             return Err(Error::Arity);
@@ -103,12 +105,12 @@ impl Command for All {
         }
         Ok(Reply::All(looks))
     }
+}
 
-    fn for_each_key(call: &Call, found: &mut dyn FnMut(usize)) {
-        for clause in clauses(call) {
-            if clause.start + 1 < call.len() {
-                found(clause.start + 1);
-            }
+fn for_each_key(call: &Call, found: &mut dyn FnMut(usize)) {
+    for clause in clauses(call) {
+        if clause.start + 1 < call.len() {
+            found(clause.start + 1);
         }
     }
 }

@@ -26,6 +26,8 @@ required! {
     RedisModule_Call
     RedisModule_CloseKey
     RedisModule_CreateCommand
+    RedisModule_CreateString
+    RedisModule_FreeString
     RedisModule_GetExpire
     RedisModule_GetLFU
     RedisModule_GetLRU

@@ -1,7 +1,5 @@
 //! The server's clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use redis_module::raw;
 
 use crate::limiter::{Micros, Millis};
@@ -14,10 +12,15 @@ pub(super) fn now() -> Micros {
     // SAFETY: the pointer is written by `Export_RedisModule_Init` alone, which has returned; the function takes and keeps nothing.
     let cached = unsafe { raw::RedisModule_CachedMicroseconds.map(|cached| cached()) };
     let micros = cached.unwrap_or_else(|| {
-        let passed = SystemTime::now().duration_since(UNIX_EPOCH);
-        passed.map_or(0, |passed| {
-            i64::try_from(passed.as_micros()).unwrap_or(i64::MAX)
-        })
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the function writes to `time` alone. This clock is always there, and reading it cannot fail.
+        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
+        time.tv_sec
+            .saturating_mul(1_000_000)
+            .saturating_add(time.tv_nsec / 1000)
     });
     // A clock before 1970 or after the year 287000 is stuck at that end.
     Micros(micros).clamp(Micros(0), Millis::MAX.to_micros())

@@ -85,7 +85,7 @@ pub enum Keys {
     Updated(c_int),
     /// The one at this place, which the command only reads.
     Read(c_int),
-    /// Those that [`Command::for_each_key`](super::Command::for_each_key) finds.
+    /// Those that [`Command::FOR_EACH_KEY`](super::Command::FOR_EACH_KEY) finds.
     Found,
 }
 

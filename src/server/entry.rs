@@ -30,14 +30,17 @@ pub enum Error {
     Message(&'static CStr),
 }
 
+/// Calls back with the place of each key among a call's arguments.
+pub type ForEachKey = fn(&Call, &mut dyn FnMut(usize));
+
 /// A command: everything between its arguments and its answer.
 pub trait Command {
     /// Runs one call. It has written nothing when it answers an error, unless the server itself refused half-way what it had to take.
     fn run(call: &Call) -> Result<Reply, Error>;
 
-    /// Which arguments are keys, for a command whose keys the server cannot find by their places. Pure: the server asks at any time
-    /// and from any thread, about arguments that nobody has looked at.
-    fn for_each_key(_call: &Call, _found: &mut dyn FnMut(usize)) {}
+    /// Tells which arguments are keys, for a command whose keys the server cannot find by their places. Pure: the server asks at any
+    /// time and from any thread, about arguments that nobody has looked at.
+    const FOR_EACH_KEY: Option<ForEachKey> = None;
 }
 
 /// The function that the server calls for a command.
@@ -62,8 +65,10 @@ unsafe extern "C" fn entry<C: Command>(
     let call = unsafe { Call::new(ctx, argv, argc) };
     // Everything is computed before the reply begins: a reply cut off by a panic would leave the client waiting.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        if call.is_about_keys() {
-            C::for_each_key(&call, &mut |i| call.report_key(i));
+        if let Some(for_each_key) = C::FOR_EACH_KEY
+            && call.is_about_keys()
+        {
+            for_each_key(&call, &mut |i| call.report_key(i));
             None
         } else {
             Some(C::run(&call))

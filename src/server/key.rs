@@ -7,6 +7,7 @@ use redis_module::raw;
 
 use super::api::api;
 use super::call::Call;
+use super::kept;
 use crate::limiter::Millis;
 
 /// What a key holds.
@@ -53,6 +54,10 @@ pub struct Key<'a> {
     /// Null for a missing key that is only read.
     handle: *mut raw::RedisModuleKey,
     access: Access,
+    /// What it held when it was opened, or since it was given a string.
+    kind: Kind,
+    /// Where its string lies, once that was asked for; until the string is resized.
+    string: Option<(*mut u8, usize)>,
 }
 
 impl Drop for Key<'_> {
@@ -76,22 +81,12 @@ impl<'a> Key<'a> {
             Access::Read => raw::REDISMODULE_READ | LOOK,
             Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
-        // SAFETY: `ctx` and `name` belong to the call under way.
-        let handle = unsafe { api!(RedisModule_OpenKey)(call.ctx, name, mode as c_int) };
-        let is_open = access == Access::Read || !handle.is_null();
-        is_open.then_some(Self {
-            call,
-            name,
-            handle,
-            access,
-        })
-    }
-
-    /// What the key holds.
-    pub fn kind(&self) -> Kind {
-        // SAFETY: `handle` is open, or null, which is a missing key to the server.
-        let kind = unsafe { api!(RedisModule_KeyType)(self.handle) } as isize;
-        match kind {
+        // SAFETY: `ctx` and `name` belong to the call under way. A null handle is a missing key to the server.
+        let (handle, kind) = unsafe {
+            let handle = api!(RedisModule_OpenKey)(call.ctx, name, mode as c_int);
+            (handle, api!(RedisModule_KeyType)(handle) as isize)
+        };
+        let kind = match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Missing,
             raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
             raw::REDISMODULE_KEYTYPE_LIST => Kind::List,
@@ -100,7 +95,21 @@ impl<'a> Key<'a> {
             raw::REDISMODULE_KEYTYPE_ZSET => Kind::SortedSet,
             raw::REDISMODULE_KEYTYPE_STREAM => Kind::Stream,
             _ => Kind::Other,
-        }
+        };
+        let is_open = access == Access::Read || !handle.is_null();
+        is_open.then_some(Self {
+            call,
+            name,
+            handle,
+            access,
+            kind,
+            string: None,
+        })
+    }
+
+    /// What the key holds.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Length of a string in bytes. Unlike [`Key::bytes`] it leaves the string's encoding as it is.
@@ -112,10 +121,7 @@ impl<'a> Key<'a> {
     /// The string itself, in place; empty for whatever else the key holds. A short string that the server keeps in one piece
     /// with its header, as it does after loading, comes apart by this: nothing but its encoding changes.
     pub fn bytes(&mut self) -> &[u8] {
-        let (bytes, len) = self.string(raw::REDISMODULE_READ);
-        if len == 0 {
-            return &[];
-        }
+        let (bytes, len) = self.string();
         // SAFETY: the memory stays until the string is resized or the key closed, which the borrow of `self` forbids; nothing
         // else runs in the meantime.
         unsafe { slice::from_raw_parts(bytes, len) }
@@ -126,25 +132,34 @@ impl<'a> Key<'a> {
         if self.access == Access::Read {
             return &mut [];
         }
-        let (bytes, len) = self.string(raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
-        if len == 0 {
-            return &mut [];
-        }
+        let (bytes, len) = self.string();
         // SAFETY: as in `bytes`; the handle is open for writing, and a string longer than 0 is the key's own.
         unsafe { slice::from_raw_parts_mut(bytes, len) }
     }
 
-    fn string(&self, mode: u32) -> (*mut u8, usize) {
-        let mut len = 0;
-        if self.handle.is_null() {
-            return (ptr::null_mut(), 0);
+    /// Where the string lies and how long it is; never null.
+    fn string(&mut self) -> (*mut u8, usize) {
+        if let Some(known) = self.string {
+            return known;
         }
+        const NOTHING: (*mut u8, usize) = (ptr::NonNull::dangling().as_ptr(), 0);
+        if self.kind != Kind::String {
+            return NOTHING;
+        }
+        let mode = match self.access {
+            Access::Read => raw::REDISMODULE_READ,
+            Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+        };
+        let mut len = 0;
         // SAFETY: `handle` is open.
         let bytes = unsafe { api!(RedisModule_StringDMA)(self.handle, &mut len, mode as c_int) };
-        if bytes.is_null() {
-            return (ptr::null_mut(), 0);
-        }
-        (bytes.cast(), len)
+        let string = if bytes.is_null() || len == 0 {
+            NOTHING
+        } else {
+            (bytes.cast(), len)
+        };
+        self.string = Some(string);
+        string
     }
 
     /// Makes the string `len` bytes long, at least 1; what is new is zero. Creates the key where it is missing. False where
@@ -161,13 +176,18 @@ impl<'a> Key<'a> {
         };
         // A server that lengthens a string doubles its memory, and gives back what is not used only where that is more than
         // half: so there has to be more than half.
-        let is_new = self.kind() == Kind::Missing;
-        (is_new || len > FREED_UP_TO || truncate(2 * len + 2)) && truncate(len)
+        let is_new = self.kind == Kind::Missing;
+        self.string = None;
+        let is_done = (is_new || len > FREED_UP_TO || truncate(2 * len + 2)) && truncate(len);
+        if is_done {
+            self.kind = Kind::String;
+        }
+        is_done
     }
 
     /// When the key expires; `None` if it does not.
     pub fn expires_at(&self) -> Option<Millis> {
-        if self.kind() == Kind::Missing {
+        if self.kind == Kind::Missing {
             return None;
         }
         // SAFETY: the pointer is written by `Export_RedisModule_Init` alone, which has returned; `handle` is open.
@@ -240,19 +260,23 @@ impl<'a> Key<'a> {
     #[must_use]
     pub fn replicate_set(&mut self, expires_at: Millis) -> bool {
         let (ctx, name) = (self.call.ctx, self.name);
-        let bytes = self.bytes();
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(expires_at.0);
+        let pxat = kept::pxat();
+        let (bytes, len) = self.string();
         // SAFETY: `ctx` and `name` belong to the call under way; the format tells what follows: a name, a buffer with its
-        // length, a C string, an integer. The server copies them all.
+        // length, a string that is kept, a buffer with its length. The server copies the buffers.
         let done = unsafe {
             api!(RedisModule_Replicate)(
                 ctx,
                 c"SET".as_ptr(),
-                c"sbcl".as_ptr(),
+                c"sbsb".as_ptr(),
                 name,
-                bytes.as_ptr(),
-                bytes.len(),
-                c"PXAT".as_ptr(),
-                expires_at.0 as c_longlong,
+                bytes,
+                len,
+                pxat,
+                digits.as_ptr(),
+                digits.len(),
             )
         };
         done == raw::REDISMODULE_OK as c_int
@@ -265,17 +289,36 @@ impl<'a> Key<'a> {
         let Some(bytes) = self.bytes().get(start..start.saturating_add(len)) else {
             return false;
         };
-        // SAFETY: as in `replicate_set`: a name, an integer, a buffer with its length.
-        let done = unsafe {
-            api!(RedisModule_Replicate)(
-                ctx,
-                c"SETRANGE".as_ptr(),
-                c"slb".as_ptr(),
-                name,
-                start as c_longlong,
-                bytes.as_ptr(),
-                bytes.len(),
-            )
+        let done = match kept::offset(start) {
+            // SAFETY: as in `replicate_set`: a name, a string that is kept, a buffer with its length.
+            Some(offset) => unsafe {
+                api!(RedisModule_Replicate)(
+                    ctx,
+                    c"SETRANGE".as_ptr(),
+                    c"ssb".as_ptr(),
+                    name,
+                    offset,
+                    bytes.as_ptr(),
+                    bytes.len(),
+                )
+            },
+            None => {
+                let mut digits = itoa::Buffer::new();
+                let digits = digits.format(start);
+                // SAFETY: as in `replicate_set`: a name, two buffers with their lengths.
+                unsafe {
+                    api!(RedisModule_Replicate)(
+                        ctx,
+                        c"SETRANGE".as_ptr(),
+                        c"sbb".as_ptr(),
+                        name,
+                        digits.as_ptr(),
+                        digits.len(),
+                        bytes.as_ptr(),
+                        bytes.len(),
+                    )
+                }
+            }
         };
         done == raw::REDISMODULE_OK as c_int
     }

@@ -12,6 +12,7 @@ use super::call::Call;
 use super::config::{self, ChoiceSpec};
 use super::docs::{self, Docs, Keys};
 use super::entry::Handler;
+use super::kept;
 
 /// A command as it is registered.
 pub struct Spec {
@@ -37,6 +38,8 @@ pub struct OnLoad {
 
 /// Valkey 9: atomic slot migration may move our keys, which are plain strings. Unknown to the bindings.
 const HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
+/// Valkey 8.1: what we replicate is not looked up by its name each time. Unknown to the bindings.
+const SKIP_COMMAND_VALIDATION: c_int = 1 << 4;
 
 impl OnLoad {
     /// Begins to load. `None` where the server is too old or the name is taken; it then says so itself or has been told.
@@ -60,6 +63,7 @@ impl OnLoad {
         match first_missing() {
             None => {
                 log_panics();
+                kept::make();
                 // SAFETY: the server's own, by the caller's promise. Unlike a command's, the first argument is one.
                 let call = unsafe { Call::new(ctx, argv, argc) };
                 let arguments = (0..call.len()).filter_map(|i| call.argument(i));
@@ -105,17 +109,18 @@ impl OnLoad {
         log_warning(self.ctx, text);
     }
 
-    /// Sets what the server may expect of the module: that it signals changes itself, and that its keys may be loaded, swapped and
-    /// migrated at any time, as it keeps nothing of them.
+    /// Sets what the server may expect of the module: that it signals changes itself, that the commands it replicates exist (which
+    /// [`OnLoad::first_unknown`] found out), and that its keys may be loaded, swapped and migrated at any time, as it keeps nothing of them.
     pub fn set_options(&self) {
         let wanted = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD as c_int
+            | SKIP_COMMAND_VALIDATION
             | HANDLE_ATOMIC_SLOT_MIGRATION;
         // SAFETY: the pointer is written by `Export_RedisModule_Init` alone, which has returned; the function takes nothing.
         let known = match unsafe { raw::RedisModule_GetModuleOptionsAll } {
             // SAFETY: as above.
             Some(all) => unsafe { all() },
-            None => !HANDLE_ATOMIC_SLOT_MIGRATION,
+            None => !(SKIP_COMMAND_VALIDATION | HANDLE_ATOMIC_SLOT_MIGRATION),
         };
         // SAFETY: `ctx` is the one of the load under way.
         unsafe { api!(RedisModule_SetModuleOptions)(self.ctx, wanted & known) };
@@ -214,6 +219,7 @@ fn log_warning(ctx: *mut raw::RedisModuleCtx, text: &str) {
 
 /// Gives back what loading kept.
 pub fn unload() {
+    kept::free();
     drop(panic::take_hook());
 }
 
@@ -235,7 +241,14 @@ macro_rules! module {
             let loaded = std::panic::catch_unwind(|| {
                 // SAFETY: the server calls this first, with its own context and arguments.
                 unsafe { $crate::server::OnLoad::begin(ctx, argv, argc, $name, $version) }
-                    .is_some_and(|on_load| $load(&on_load))
+                    .is_some_and(|on_load| {
+                        let is_loaded = $load(&on_load);
+                        if !is_loaded {
+                            // The server will not call for it.
+                            $crate::server::unload();
+                        }
+                        is_loaded
+                    })
             });
             match loaded {
                 Ok(true) => redis_module::raw::REDISMODULE_OK as std::ffi::c_int,
