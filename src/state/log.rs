@@ -6,12 +6,15 @@
 //! | 10..14 | horizon `u32` ms: how far back the log remembers, the longest window that took from it |
 //! | 14.. | n slots, n >= 2: time `u32` ms after base, cumulative cost `u32` |
 //!
-//! In ring order the slots are sorted by time. Calls in one millisecond share a slot. The oldest slot only marks where the sum
-//! starts: the cost of any stretch is the difference of two cumulative costs. These wrap, as no stretch that is ever asked
-//! for holds 2^32. What lies more than the horizon before the newest request is forgotten, though its slots stay: a new
-//! slot overwrites the oldest as soon as the one after it is forgotten, so that steady traffic writes 8 bytes a call and moves
-//! nothing. Where the ring starts is not stored: times fall there, and a binary search finds it. Only a ring that is full,
-//! or much too large, or has to remember for longer, is laid out anew: in order, behind spare slots of time 0.
+//! In ring order the slots are sorted by time, from 1 ms on. Calls in one millisecond share a slot. The oldest slot is no request: it only
+//! marks where the sum starts, as the cost of any stretch is the difference of two cumulative costs. These wrap, as no stretch
+//! that is ever asked for holds 2^32. What lies more than the horizon before the newest request is forgotten, though its slots
+//! stay: a new slot overwrites the oldest as soon as the one after it is forgotten, so that steady traffic writes 8 bytes a call
+//! and moves nothing. Where the ring starts is not stored: times fall there, and a binary search finds it.
+//!
+//! Spare slots are zero. There are some only behind a ring that starts at the front, and they are taken before the oldest is overwritten.
+//! A full ring that starts there grows by more of them, and again nothing moves. Only one that is full and starts elsewhere, or is much too
+//! large, or has to remember for longer, is laid out anew, in order.
 
 use super::{Tag, VERSION, field, plausible};
 use crate::limiter::Millis;
@@ -25,11 +28,17 @@ pub const SLOT_LEN: usize = 8;
 const MAX_SLOTS: usize = (512 * 1024 * 1024 - HEADER_LEN) / SLOT_LEN;
 /// Rings smaller than this are never laid out anew to save memory.
 const SHRINK_FROM: usize = 64;
+/// The time of a mark that never was a request.
+const MARK_TIME: u32 = 1;
+/// The time of the first request behind it.
+const FIRST_TIME: u32 = 2;
+/// Stretches of spare slots up to this many bytes are sent; longer ones are made by sending the last byte.
+const SPARES_SENT: usize = 1024;
 
 /// One slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
-    /// Milliseconds after the base; 0 for a spare slot.
+    /// Milliseconds after the base, at least 1; 0 for a spare slot.
     time: u32,
     /// Cost of all requests up to this time, modulo 2^32.
     total: u32,
@@ -90,6 +99,8 @@ pub struct View<'a> {
     slots: &'a [[u8; SLOT_LEN]],
     /// Where the ring starts: the place of the oldest slot.
     start: usize,
+    /// How many slots are not spare; at least 1.
+    used: usize,
 }
 
 impl<'a> View<'a> {
@@ -111,12 +122,22 @@ impl<'a> View<'a> {
         }
         let header = Header::decode(bytes)?;
         let (slots, _) = bytes.get(HEADER_LEN..)?.as_chunks::<SLOT_LEN>();
-        let first = Slot::decode(slots[0]).time;
-        let start = slots.partition_point(|slot| Slot::decode(*slot).time >= first);
+        let time = |slot: &[u8; SLOT_LEN]| Slot::decode(*slot).time;
+        let is_full = slots.last().is_some_and(|slot| time(slot) > 0);
+        let (start, used) = if is_full {
+            let first = time(&slots[0]);
+            match slots.partition_point(|slot| time(slot) >= first) {
+                start if start < slots.len() => (start, slots.len()),
+                _ => (0, slots.len()),
+            }
+        } else {
+            (0, slots.partition_point(|slot| time(slot) > 0).max(1))
+        };
         Some(Self {
             header,
             slots,
-            start: if start == slots.len() { 0 } else { start },
+            start,
+            used,
         })
     }
 
@@ -130,7 +151,13 @@ impl<'a> View<'a> {
         Millis(self.header.horizon.into())
     }
 
-    /// Time of the `i`-th oldest slot; `i` is below [`View::slots`].
+    /// How many slots are not spare.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Time of the `i`-th oldest slot; `i` is below [`View::used`].
     #[cfg(test)]
     pub(super) fn time(&self, i: usize) -> Millis {
         self.header.base + Millis(self.slot(i).time.into())
@@ -138,8 +165,7 @@ impl<'a> View<'a> {
 
     /// Time of the oldest request that is not forgotten.
     pub fn oldest(&self) -> Millis {
-        // Spare slots have the base's own time, and are no requests.
-        let first = self.first_after(self.header.base).min(self.slots.len() - 1);
+        let first = self.first_after(self.header.base).min(self.used - 1);
         self.header.base + Millis(self.slot(first).time.into())
     }
 
@@ -153,18 +179,29 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The `i`-th oldest slot; `i` is below [`View::slots`].
+    /// The `i`-th oldest slot; `i` is below `used`.
     fn slot(&self, i: usize) -> Slot {
         Slot::decode(self.slots[self.place(i)])
     }
 
     fn newest_slot(&self) -> Slot {
-        self.slot(self.slots.len() - 1)
+        self.slot(self.used - 1)
     }
 
-    /// The first `i` of `from..slots` for which `late` holds, or the number of slots. `late` holds from some slot on.
+    /// The first `i` of `from..used` for which `late` holds, or `used`. `late` holds from some slot on.
+    ///
+    /// It is mostly one of the oldest: the steps from `from` on double before the rest is halved.
     fn search(&self, from: usize, late: impl Fn(Slot) -> bool) -> usize {
-        let (mut low, mut high) = (from, self.slots.len());
+        let (mut low, mut high, mut step) = (from, self.used, 0);
+        while low + step < high {
+            let probe = low + step;
+            if late(self.slot(probe)) {
+                high = probe;
+                break;
+            }
+            low = probe + 1;
+            step = 2 * step + 1;
+        }
         while low < high {
             let middle = low + (high - low) / 2;
             if late(self.slot(middle)) {
@@ -204,7 +241,7 @@ impl sliding::Log for View<'_> {
         let found = self.search(first, |slot| {
             u64::from(slot.total.wrapping_sub(before)) >= cost
         });
-        (found < self.slots.len()).then(|| self.header.base + Millis(self.slot(found).time.into()))
+        (found < self.used).then(|| self.header.base + Millis(self.slot(found).time.into()))
     }
 }
 
@@ -219,9 +256,17 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotChange {
     None,
-    /// One slot is overwritten in place.
+    /// One slot is written in place.
     Put {
         place: usize,
+        slot: Slot,
+    },
+    /// Spare slots are added at the end, and the first of them is written.
+    Grow {
+        /// How many slots there are.
+        from: usize,
+        /// How many there will be.
+        to: usize,
         slot: Slot,
     },
     /// The ring is laid out anew.
@@ -234,7 +279,7 @@ struct Rebuild {
     start: usize,
     /// How many of the oldest slots are dropped; the next one becomes the mark.
     drop: usize,
-    /// How many slots stay, the mark included.
+    /// How many slots stay, the mark included; none of a new log.
     keep: usize,
     /// What is taken off the time of each.
     rebase: i64,
@@ -254,7 +299,7 @@ impl Change {
         let window = longest.window.0 as u32;
         Self {
             header: Header {
-                base: time - Millis(1),
+                base: time - Millis(FIRST_TIME.into()),
                 horizon: window,
             },
             header_changed: true,
@@ -265,7 +310,7 @@ impl Change {
                 rebase: 0,
                 slots: 2 + spare(1, longest.max),
                 newest: Slot {
-                    time: 1,
+                    time: FIRST_TIME,
                     total: cost as u32,
                 },
             }),
@@ -302,7 +347,7 @@ impl Change {
         let newest = view.newest_slot();
         let forgotten = (i64::from(newest.time) - i64::from(old.horizon))
             .max(old.offset(time) - i64::from(change.header.horizon));
-        let is_over = |slot: Slot| slot.time == 0 || i64::from(slot.time) <= forgotten;
+        let is_over = |slot: Slot| i64::from(slot.time) <= forgotten;
         let slot = u32::try_from(old.offset(time)).ok().map(|time| Slot {
             time,
             total: newest.total.wrapping_add(cost as u32),
@@ -310,23 +355,36 @@ impl Change {
         // A call that looks back over less than the horizon does not see all that is held.
         let room = u32::MAX - cost as u32;
         let last_forgotten = || view.search(1, |slot| !is_over(slot)) - 1;
-        let fits = change.header.horizon == window || view.cost_behind(last_forgotten()) <= room;
+        let sees_all = change.header.horizon == window;
+        let fits = sees_all || view.cost_behind(last_forgotten()) <= room;
         let remembers_longer = change.header.horizon > old.horizon;
-        let is_too_large = view.slots() >= SHRINK_FROM && is_over(view.slot(view.slots() * 3 / 10));
+        let most = if sees_all { longest.max } else { u64::MAX };
+        let spares = view.slots() - view.used;
+        let is_too_large = view.slots() >= SHRINK_FROM
+            && (view.slots() * 3 / 10)
+                .checked_sub(spares)
+                .is_none_or(|place| is_over(view.slot(place)));
         if let Some(slot) = slot
             && fits
             && !remembers_longer
             && !is_too_large
         {
-            let place = if slot.time == newest.time {
-                Some(view.place(view.slots() - 1))
+            let put = |place| SlotChange::Put { place, slot };
+            let slots = if slot.time == newest.time {
+                Some(put(view.place(view.used - 1)))
+            } else if spares > 0 {
+                Some(put(view.used))
             } else if is_over(view.slot(1)) {
-                Some(view.start)
+                Some(put(view.start))
+            } else if view.start == 0 && view.slots() < MAX_SLOTS {
+                let from = view.slots();
+                let to = (from + 1 + spare(from, most)).min(MAX_SLOTS);
+                Some(SlotChange::Grow { from, to, slot })
             } else {
                 None
             };
-            if let Some(place) = place {
-                change.slots = SlotChange::Put { place, slot };
+            if let Some(slots) = slots {
+                change.slots = slots;
                 return Ok(change);
             }
         }
@@ -338,31 +396,29 @@ impl Change {
                 newest.total.wrapping_sub(slot.total) <= room
             });
         }
-        let joins = i64::from(newest.time) == old.offset(time) && mark + 1 < view.slots();
-        let keep = view.slots() - mark - usize::from(joins);
-        let spare = if change.header.horizon == window {
-            spare(keep, longest.max)
-        } else {
-            spare(keep, u64::MAX)
-        };
+        let joins = i64::from(newest.time) == old.offset(time) && mark + 1 < view.used;
+        let keep = view.used - mark - usize::from(joins);
         if keep + 1 > MAX_SLOTS {
             return Err(Full);
         }
-        let base = if mark + 1 < view.slots() {
-            i64::from(view.slot(mark + 1).time) - 1
+        // Times stay as they are until one does not fit.
+        let rebase = if slot.is_some() {
+            0
+        } else if mark + 1 < view.used {
+            i64::from(view.slot(mark + 1).time) - i64::from(FIRST_TIME)
         } else {
-            old.offset(time) - 1
+            old.offset(time) - i64::from(FIRST_TIME)
         };
-        change.header.base = old.base + Millis(base);
+        change.header.base = old.base + Millis(rebase);
         change.header_changed = true;
         change.slots = SlotChange::Rebuild(Rebuild {
             start: view.start,
             drop: mark,
             keep,
-            rebase: base,
-            slots: (keep + 1 + spare).min(MAX_SLOTS),
+            rebase,
+            slots: (keep + 1 + spare(keep, most)).min(MAX_SLOTS),
             newest: Slot {
-                time: u32::try_from(old.offset(time) - base).unwrap_or(u32::MAX),
+                time: u32::try_from(old.offset(time) - rebase).unwrap_or(u32::MAX),
                 total: newest.total.wrapping_add(cost as u32),
             },
         });
@@ -377,10 +433,12 @@ impl Change {
     /// How long the string has to be instead, where the change asks for another length. Call [`Change::gather`] before it
     /// is made so long, and [`Change::write`] after.
     pub fn new_len(&self) -> Option<usize> {
-        match &self.slots {
-            SlotChange::Rebuild(rebuild) => Some(HEADER_LEN + rebuild.slots * SLOT_LEN),
-            _ => None,
-        }
+        let slots = match &self.slots {
+            SlotChange::None | SlotChange::Put { .. } => return None,
+            SlotChange::Grow { to, .. } => to,
+            SlotChange::Rebuild(rebuild) => &rebuild.slots,
+        };
+        Some(HEADER_LEN + slots * SLOT_LEN)
     }
 
     /// Brings the slots that stay to the front, in order, their times counted from the new base.
@@ -391,17 +449,21 @@ impl Change {
         let Some(slots) = slots_mut(bytes) else {
             return;
         };
-        slots.rotate_left(rebuild.start.min(slots.len()));
-        let end = (rebuild.drop + rebuild.keep).min(slots.len());
-        slots.copy_within(rebuild.drop.min(end)..end, 0);
-        for (i, bytes) in slots.iter_mut().take(rebuild.keep).enumerate() {
-            let slot = Slot::decode(*bytes);
-            let time = if i == 0 {
-                0
-            } else {
-                u32::try_from(i64::from(slot.time) - rebuild.rebase).unwrap_or(0)
-            };
-            *bytes = Slot { time, ..slot }.encode();
+        // What does not move is not touched: there can be millions.
+        if rebuild.start > 0 {
+            slots.rotate_left(rebuild.start.min(slots.len()));
+        }
+        if rebuild.drop > 0 {
+            let end = (rebuild.drop + rebuild.keep).min(slots.len());
+            slots.copy_within(rebuild.drop.min(end)..end, 0);
+        }
+        if rebuild.rebase != 0 {
+            for bytes in slots.iter_mut().take(rebuild.keep) {
+                let slot = Slot::decode(*bytes);
+                let time = i64::from(slot.time) - rebuild.rebase;
+                let time = u32::try_from(time).unwrap_or(0).max(MARK_TIME);
+                *bytes = Slot { time, ..slot }.encode();
+            }
         }
     }
 
@@ -417,25 +479,28 @@ impl Change {
         };
         match &self.slots {
             SlotChange::None => {}
-            SlotChange::Put { place, slot } => {
+            SlotChange::Put { place, slot }
+            | SlotChange::Grow {
+                from: place, slot, ..
+            } => {
                 if let Some(bytes) = slots.get_mut(*place) {
                     *bytes = slot.encode();
                 }
             }
             SlotChange::Rebuild(rebuild) => {
-                let Some((newest, others)) = slots.split_last_mut() else {
-                    return;
+                let mark = Slot {
+                    time: MARK_TIME,
+                    total: 0,
                 };
-                *newest = rebuild.newest.encode();
-                let keep = rebuild.keep.min(others.len());
-                let spare = others.len() - keep;
-                let mark = match others.first() {
-                    Some(mark) if keep > 0 => *mark,
-                    _ => [0; SLOT_LEN],
-                };
-                others.copy_within(..keep, spare);
-                if let Some(spares) = others.get_mut(..spare) {
-                    spares.fill(mark);
+                let kept = rebuild.keep.max(1);
+                if rebuild.keep == 0 {
+                    slots[0] = mark.encode();
+                }
+                if let Some((newest, spares)) =
+                    slots.get_mut(kept..).and_then(<[_]>::split_first_mut)
+                {
+                    *newest = rebuild.newest.encode();
+                    spares.fill([0; SLOT_LEN]);
                 }
             }
         }
@@ -443,20 +508,34 @@ impl Change {
 
     /// The stretches of the string that [`Change::write`] writes, as start and length; `None` for all of it.
     pub fn stretches(&self) -> Option<impl Iterator<Item = (usize, usize)>> {
-        let slot = match &self.slots {
-            SlotChange::None => None,
-            SlotChange::Put { place, .. } => Some((HEADER_LEN + place * SLOT_LEN, SLOT_LEN)),
+        const NOTHING: (usize, usize) = (0, 0);
+        let at = |place: usize| HEADER_LEN + place * SLOT_LEN;
+        let [slot, end] = match &self.slots {
+            SlotChange::None => [NOTHING; 2],
+            SlotChange::Put { place, .. } => [(at(*place), SLOT_LEN), NOTHING],
+            SlotChange::Grow { from, to, .. } => match (to - from) * SLOT_LEN {
+                spares if spares <= SPARES_SENT => [(at(*from), spares), NOTHING],
+                // A server fills up with zeros what lies before.
+                _ => [(at(*from), SLOT_LEN), (at(*to) - 1, 1)],
+            },
             SlotChange::Rebuild(_) => return None,
         };
-        let header = self.header_changed.then_some((0, HEADER_LEN));
-        Some(header.into_iter().chain(slot))
+        let header = if self.header_changed {
+            (0, HEADER_LEN)
+        } else {
+            NOTHING
+        };
+        let written = [header, slot, end];
+        Some(written.into_iter().filter(|stretch| *stretch != NOTHING))
     }
 }
 
-/// Spare slots for a log that holds `live` requests of which there can be at most `max`.
+/// Spare slots for a log that holds `live` requests of which there can be at most `max`: a quarter, more of a short one, which
+/// doubles soon.
 fn spare(live: usize, max: u64) -> usize {
     let most = usize::try_from(max).unwrap_or(usize::MAX);
-    (live / 4 + 1).min(most.saturating_sub(live))
+    let share = if live < 16 { 2 } else { 4 };
+    (live / share + 1).min(most.saturating_sub(live))
 }
 
 fn slots_mut(bytes: &mut [u8]) -> Option<&mut [[u8; SLOT_LEN]]> {
