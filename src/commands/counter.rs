@@ -4,8 +4,8 @@ use super::args::{Args, Most, Options, error};
 use super::limiter::{Ask, Limiter};
 use super::{grammar, store};
 use crate::limiter::Decision;
-use crate::limiter::counter::{self, MAX_BUCKETS, Quota};
-use crate::server::{Arg, ArgKind, Docs, Error};
+use crate::limiter::counter::{self, ANY, FEW, MAX_BUCKETS, Quota};
+use crate::server::{Arg, ArgKind, Docs, Error, Key};
 
 /// The sliding window counter.
 pub struct Counter;
@@ -58,14 +58,26 @@ impl Limiter for Counter {
     }
 
     fn decide(ask: &Ask, quota: &Quota) -> Result<Decision, Error> {
-        let mut key = ask.open()?;
-        let stored: Option<counter::Counter> = store::load(&mut key)?;
-        let mut counter = stored.unwrap_or_else(|| counter::Counter::for_quota(quota));
-        let now = ask.moment.now.floor_millis();
-        let verdict = counter::decide(&mut counter, quota, ask.cost, now, ask.intent);
-        if verdict.is_changed {
-            store::save(&mut key, &counter, verdict.lifetime, ask)?;
+        let key = ask.open()?;
+        if quota.buckets < FEW && counter::Counter::<FEW>::holds(key.string_len()) {
+            decide_with_room::<FEW>(ask, key, quota)
+        } else {
+            decide_with_room::<ANY>(ask, key, quota)
         }
-        Ok(verdict.decision)
     }
+}
+
+fn decide_with_room<const ROOM: usize>(
+    ask: &Ask,
+    mut key: Key,
+    quota: &Quota,
+) -> Result<Decision, Error> {
+    let stored: Option<counter::Counter<ROOM>> = store::load(&mut key)?;
+    let mut counter = stored.unwrap_or_else(|| counter::Counter::for_quota(quota));
+    let now = ask.moment.now.floor_millis();
+    let verdict = counter::decide(&mut counter, quota, ask.cost, now, ask.intent);
+    if verdict.is_changed {
+        store::save(&mut key, &counter, verdict.lifetime, ask)?;
+    }
+    Ok(verdict.decision)
 }

@@ -29,28 +29,33 @@ impl Quota {
     }
 }
 
-/// Counts per sub-window. Sub-windows are numbered from the epoch on.
+/// Room for the counts of any counter.
+pub const ANY: usize = MAX_BUCKETS + 1;
+/// Room for the counts of most: clearing all of [`ANY`] costs more than the decision.
+pub const FEW: usize = 16;
+
+/// Counts per sub-window. Sub-windows are numbered from the epoch on. There is `ROOM` for one more count than sub-windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counter {
+pub struct Counter<const ROOM: usize = ANY> {
     /// Length of a sub-window, 1 ms to 366 d.
     pub sub_window: Millis,
-    /// How many sub-windows make the window, 1 to [`MAX_BUCKETS`].
+    /// How many sub-windows make the window, 1 to `ROOM - 1`.
     pub buckets: usize,
     /// Number of the latest sub-window that counted anything.
     pub latest: i64,
     /// Its count, then those before it back to the one that lies only partly in the window: `buckets + 1` of them.
     /// All zero where there is no state.
-    counts: [u64; MAX_BUCKETS + 1],
+    counts: [u64; ROOM],
 }
 
-impl Counter {
+impl<const ROOM: usize> Counter<ROOM> {
     /// Without any request.
     pub fn empty(sub_window: Millis, buckets: usize) -> Self {
         Self {
             sub_window,
-            buckets: buckets.clamp(1, MAX_BUCKETS),
+            buckets: buckets.clamp(1, ROOM - 1),
             latest: 0,
-            counts: [0; MAX_BUCKETS + 1],
+            counts: [0; ROOM],
         }
     }
 
@@ -66,8 +71,8 @@ impl Counter {
 
     /// The counts, latest first.
     pub fn counts_mut(&mut self) -> &mut [u64] {
-        // `buckets` is at most MAX_BUCKETS.
-        &mut self.counts[..=self.buckets.min(MAX_BUCKETS)]
+        // `buckets` is below `ROOM`.
+        &mut self.counts[..=self.buckets.min(ROOM - 1)]
     }
 
     /// Start of the latest sub-window.
@@ -170,9 +175,9 @@ pub struct Verdict {
     pub lifetime: Lifetime,
 }
 
-/// Decides about `cost` at `now`, and changes the counter accordingly.
-pub fn decide(
-    counter: &mut Counter,
+/// Decides about `cost` at `now`, and changes the counter accordingly. It has room for the quota's sub-windows.
+pub fn decide<const ROOM: usize>(
+    counter: &mut Counter<ROOM>,
     quota: &Quota,
     cost: u64,
     now: Millis,
@@ -237,6 +242,7 @@ pub fn decide(
             reset,
         },
         is_changed,
-        lifetime: Lifetime::with_slack(reset, 4),
+        // Less than the half that is allowed: the same end comes closer with each call.
+        lifetime: Lifetime::with_slack(reset, 3),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Tag, VERSION, field, plausible};
 use crate::limiter::bucket::Bucket;
-use crate::limiter::counter::{Counter, MAX_BUCKETS, MAX_COUNT};
+use crate::limiter::counter::{Counter, MAX_COUNT};
 use crate::limiter::fixed::Fixed;
 use crate::limiter::{MAX_INTEGER, Micros, Millis};
 
@@ -160,10 +160,16 @@ fn count_width(len: usize, counts: usize) -> Option<usize> {
     [4, 8].into_iter().find(|width| counts * width == all)
 }
 
-impl Blob for Counter {
+impl<const ROOM: usize> Counter<ROOM> {
+    /// Whether there is room for the counts of every counter of so many bytes.
+    pub fn holds(len: usize) -> bool {
+        len <= COUNTER_HEADER + 4 * ROOM
+    }
+}
+
+impl<const ROOM: usize> Blob for Counter<ROOM> {
     fn fits(len: usize) -> bool {
-        const LONGEST: usize = COUNTER_HEADER + 8 * (MAX_BUCKETS + 1);
-        (COUNTER_HEADER + 2 * 4..=LONGEST).contains(&len) && len.is_multiple_of(4)
+        (COUNTER_HEADER + 2 * 4..=COUNTER_HEADER + 8 * ROOM).contains(&len) && len.is_multiple_of(4)
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -174,7 +180,7 @@ impl Blob for Counter {
         let sub_window = Millis(i64::from_le_bytes(field(bytes, 4)?));
         let latest = i64::from_le_bytes(field(bytes, 12)?);
         let width = count_width(bytes.len(), buckets + 1)?;
-        let sound = (1..=MAX_BUCKETS).contains(&buckets)
+        let sound = (1..ROOM).contains(&buckets)
             && (1..=MAX_WINDOW).contains(&sub_window.0)
             && plausible(Millis(latest.checked_mul(sub_window.0)?));
         if !sound {

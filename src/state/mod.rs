@@ -52,7 +52,7 @@ pub enum State<'a> {
 impl<'a> State<'a> {
     /// Whether a state of any kind can have so many bytes.
     pub fn fits(len: usize) -> bool {
-        Fixed::fits(len) || Token::fits(len) || Counter::fits(len) || log::View::fits(len)
+        Fixed::fits(len) || Token::fits(len) || <Counter>::fits(len) || log::View::fits(len)
     }
 
     /// The state in `bytes`; `None` for a string that is no limiter.
@@ -67,7 +67,7 @@ impl<'a> State<'a> {
             SLIDING => log::View::read(bytes).map(Self::Sliding),
             TOKEN => Token::decode(bytes).map(Self::Token),
             LEAKY => Leaky::decode(bytes).map(Self::Leaky),
-            COUNTER => Counter::decode(bytes).map(|counter| Self::Counter(Box::new(counter))),
+            COUNTER => <Counter>::decode(bytes).map(|counter| Self::Counter(Box::new(counter))),
             _ => None,
         }
     }

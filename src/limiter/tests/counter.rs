@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::model::{self, reply};
 use super::step;
-use crate::limiter::counter::{Counter, MAX_BUCKETS, Quota, Verdict, decide};
+use crate::limiter::counter::{Counter, FEW, MAX_BUCKETS, Quota, Verdict, decide};
 use crate::limiter::{Intent, MAX_INTEGER, Millis};
 use crate::state::{Blob as _, Writer};
 
@@ -39,7 +39,7 @@ proptest! {
         let mut now = start;
         for Call { step, quota, cost } in calls {
             now = (now + step).max(0);
-            let mut counter = stored.clone().unwrap_or_else(|| Counter::for_quota(&quota));
+            let mut counter = stored.clone().unwrap_or_else(|| <Counter>::for_quota(&quota));
             let verdict = take(&mut counter, &quota, cost, now);
             let expected = model.call(
                 quota.window.0.into(), quota.buckets as i128, quota.max.into(), cost.into(), now.into(),
@@ -60,6 +60,23 @@ proptest! {
     }
 
     #[test]
+    fn room_makes_no_difference(calls in prop::collection::vec(call(), 1..40)) {
+        let mut now = 1000;
+        let mut large: Option<Counter> = None;
+        let mut small: Option<Counter<FEW>> = None;
+        for Call { step, mut quota, cost } in calls {
+            now = (now + step).max(0);
+            quota.buckets = quota.buckets.min(FEW - 1);
+            let mut one = large.unwrap_or_else(|| Counter::for_quota(&quota));
+            let mut other = small.unwrap_or_else(|| Counter::for_quota(&quota));
+            let verdict = decide(&mut one, &quota, cost, Millis(now), Intent::Take);
+            prop_assert_eq!(verdict, decide(&mut other, &quota, cost, Millis(now), Intent::Take));
+            prop_assert_eq!(one.counts(), other.counts());
+            (large, small) = (Some(one), Some(other));
+        }
+    }
+
+    #[test]
     fn the_largest_amounts_do_not_overflow(
         max in prop_oneof![Just(MAX_INTEGER), 0..=MAX_INTEGER],
         cost in prop_oneof![Just(MAX_INTEGER), 1..=MAX_INTEGER],
@@ -68,7 +85,7 @@ proptest! {
         times in prop::collection::vec(0..=MAX_INTEGER as i64, 1..6),
     ) {
         let mut quota = Quota { window: Millis(window), max, buckets };
-        let mut counter = Counter::for_quota(&quota);
+        let mut counter = <Counter>::for_quota(&quota);
         for time in times {
             let decision = take(&mut counter, &quota, cost, time).decision;
             prop_assert!(decision.remaining <= max);
@@ -85,7 +102,7 @@ fn an_estimate_above_the_largest_maximum_is_kept() {
         max: MAX_INTEGER,
         buckets: 1,
     };
-    let mut counter = Counter::for_quota(&quota);
+    let mut counter = <Counter>::for_quota(&quota);
     assert!(take(&mut counter, &quota, MAX_INTEGER, 0).decision.allowed);
     assert!(
         take(&mut counter, &quota, MAX_INTEGER / 2, 150)
@@ -98,7 +115,7 @@ fn an_estimate_above_the_largest_maximum_is_kept() {
     assert_eq!(counter.counts()[0], both);
     let mut bytes = vec![0; counter.encoded_len()];
     counter.write(&mut Writer::new(&mut bytes));
-    assert_eq!(Counter::decode(&bytes), Some(counter));
+    assert_eq!(<Counter>::decode(&bytes), Some(counter));
 }
 
 /// The estimate errs, but a full window of requests never passes twice within one and the same sub-window's distance.
@@ -109,7 +126,7 @@ fn a_burst_is_not_forgotten_before_it_leaves() {
         max: 10,
         buckets: 10,
     };
-    let mut counter = Counter::for_quota(&quota);
+    let mut counter = <Counter>::for_quota(&quota);
     assert!(take(&mut counter, &quota, 10, 1000).decision.allowed);
     for now in 1000..1101 {
         assert!(

@@ -39,7 +39,7 @@ proptest! {
         }
 
         let quota = counter::Quota { window: Millis(100), max, buckets: 10 };
-        let mut state = Counter::for_quota(&quota);
+        let mut state = <Counter>::for_quota(&quota);
         state.latest = start / 10;
         state.counts_mut()[0] = count;
         state.counts_mut()[10] = 3;

@@ -35,7 +35,7 @@ fn counter() -> impl Strategy<Value = Counter> {
     ];
     (1..=YEAR, 0..100_000_i64, counts).prop_map(|(sub_window, latest, mut counts)| {
         counts[0] = counts[0].max(1);
-        let mut counter = Counter::empty(Millis(sub_window), counts.len() - 1);
+        let mut counter = <Counter>::empty(Millis(sub_window), counts.len() - 1);
         counter.latest = latest;
         counter.counts_mut().copy_from_slice(&counts);
         counter
@@ -200,21 +200,21 @@ fn values_out_of_bounds_are_refused() {
             "{refused:?}"
         );
     }
-    let mut counter = Counter::empty(Millis(1000), 2);
+    let mut counter = <Counter>::empty(Millis(1000), 2);
     assert_eq!(
-        Counter::decode(&encode(&counter)),
+        <Counter>::decode(&encode(&counter)),
         None,
         "a counter that counted nothing"
     );
     counter.counts_mut()[0] = 1;
     let mut wide = encode(&counter);
     wide.resize(20 + 3 * 8, 0);
-    assert_eq!(Counter::decode(&wide), None, "wider than it needs to be");
+    assert_eq!(<Counter>::decode(&wide), None, "wider than it needs to be");
     counter.counts_mut()[0] = MAX_COUNT + 1;
-    assert_eq!(Counter::decode(&encode(&counter)), None);
+    assert_eq!(<Counter>::decode(&encode(&counter)), None);
     counter.counts_mut()[0] = 1;
     counter.latest = i64::MAX;
-    assert_eq!(Counter::decode(&encode(&counter)), None);
+    assert_eq!(<Counter>::decode(&encode(&counter)), None);
     let mut other_version = encode(&fixed);
     other_version[1] = 2;
     assert_eq!(Fixed::decode(&other_version), None);
@@ -246,7 +246,7 @@ fn layouts_do_not_change() {
     expected[0] = 0xA4;
     assert_eq!(encode(&Leaky::of(bucket)), expected);
 
-    let mut counter = Counter::empty(Millis(1000), 2);
+    let mut counter = <Counter>::empty(Millis(1000), 2);
     counter.latest = 0x0102;
     counter.counts_mut().copy_from_slice(&[3, 0, 5]);
     let narrow: [&[u8]; 3] = [
