@@ -1,10 +1,7 @@
 """A primary and its replica, which has never heard of the module."""
 
-import time
-
 from limiters import held
-
-DEADLINE = 60
+from waiting import until
 
 # Nothing but our own traffic may move the replication offset: no PING from the primary.
 PRIMARY = ("repl-ping-replica-period 3600", "repl-diskless-sync-delay 0")
@@ -12,13 +9,6 @@ PRIMARY = ("repl-ping-replica-period 3600", "repl-diskless-sync-delay 0")
 CORE_WRITES = {"set", "setrange", "append", "pexpireat", "del", "unlink", "zadd"}
 CORE_WRITES |= {"zremrangebyscore"}
 AROUND = {"multi", "exec", "select", "ping", "info", "replconf", "config", "config|resetstat"}
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, "the replica does not catch up"
-        time.sleep(0.01)
 
 
 class Pair:
@@ -29,7 +19,7 @@ class Pair:
         self.replica = spawn(module=module_on_replica)
         self.p, self.q = self.primary.client(), self.replica.client()
         self.q.replicaof("127.0.0.1", self.primary.port)
-        until(lambda: self.q.info("replication")["master_link_status"] == "up")
+        until(lambda: self.q.info("replication")["master_link_status"] == "up", "no link")
         self.empty()
 
     def empty(self) -> None:
@@ -43,7 +33,10 @@ class Pair:
 
     def settle(self) -> None:
         """Wait until the replica has all that the primary sent."""
-        until(lambda: self.q.info("replication")["slave_repl_offset"] == self.offset())
+        until(
+            lambda: self.q.info("replication")["slave_repl_offset"] == self.offset(),
+            "the replica does not catch up",
+        )
 
     def assert_equal(self) -> None:
         """Every key of either side, value and absolute expiry.

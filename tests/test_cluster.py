@@ -3,8 +3,8 @@
 import pytest
 
 from limiters import COUNTER, FIXED, LEAKY, LIMITERS, SLIDING, TOKEN
-from replicas import until
 from servers import Server
+from waiting import until
 from wire import Failure
 
 NOW = 1_699_999_200_000
@@ -14,7 +14,7 @@ SLOTS = 16_384
 def take_all_slots(server) -> None:
     with server.wire() as wire:
         assert wire("CLUSTER", "ADDSLOTS", *range(SLOTS)) == "OK"
-        until(lambda: b"cluster_state:ok" in wire("CLUSTER", "INFO"))
+        until(lambda: b"cluster_state:ok" in wire("CLUSTER", "INFO"), "no cluster")
 
 
 @pytest.fixture(scope="module")

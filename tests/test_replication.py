@@ -134,7 +134,7 @@ def test_promoted_replica_goes_on(spawn, limiter):
     with primary.client() as p, replica.client() as q:
         q.replicaof("127.0.0.1", primary.port)
         p.execute_command(*limiter.call("k", 3, cost=2, at=NOW))
-        until(lambda: q.exists("k"))
+        until(lambda: q.exists("k"), "the key does not arrive")
         with pytest.raises(Exception, match="read only"):
             q.execute_command(*limiter.call("k", 3, at=NOW))
         q.replicaof("NO", "ONE")

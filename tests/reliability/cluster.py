@@ -14,8 +14,9 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 from servers import Binary, Server, free_port
+from waiting import until
 from wire import Failure, Wire
-from workload import Content, until
+from workload import Content
 
 SLOTS = 16_384
 NODE_TIMEOUT = 2_000  # ms

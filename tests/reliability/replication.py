@@ -1,6 +1,7 @@
 """Primaries and replicas: how far they are, and whether they hold the same."""
 
-from workload import everything, until
+from waiting import until
+from workload import everything
 
 # Nothing but our own traffic may move the replication offset: no PING from the primary.
 PRIMARY = ("repl-ping-replica-period 3600", "repl-diskless-sync-delay 0")

@@ -16,8 +16,9 @@ import faketime
 from faketime import Clocked, clock
 from forms import form
 from limiters import held
+from waiting import until
 from wire import Failure
-from workload import MODULE, until
+from workload import MODULE
 
 pytestmark = pytest.mark.skipif(
     faketime.LIBRARY is None, reason="no libfaketime.so.1; `apt-get install faketime`"

@@ -14,8 +14,9 @@ from redis.exceptions import ClusterError, TryAgainError
 
 from cluster import SLOTS, Cluster, Router, single, tags
 from forms import form
+from waiting import until
 from wire import Failure
-from workload import RUN_ALL, as_json, everything, quotas, until
+from workload import RUN_ALL, as_json, everything, quotas
 
 KEYS = form(1_000, 10_000)
 MOVED_SLOTS = form(24, 160)

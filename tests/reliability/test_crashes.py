@@ -19,8 +19,9 @@ import pytest
 
 from audit import over_bucket, over_counter, over_fixed, over_sliding
 from forms import form
+from waiting import until
 from wire import Failure
-from workload import DAY, ULID, Pipe, Quota, Replay, Traffic, contents, now_ms, quotas, until
+from workload import DAY, ULID, Pipe, Quota, Replay, Traffic, contents, now_ms, quotas
 
 AOF = ("appendonly yes", "appendfsync always")
 

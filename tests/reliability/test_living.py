@@ -16,8 +16,9 @@ from limiters import five_integers
 from living import LIMIT, QUOTAS, SCRIPT, TAKES, code, each_write, fill, looks, seed, take, ways
 from replication import PRIMARY, changes, is_in_step
 from servers import Server
+from waiting import until
 from wire import Failure, Push
-from workload import Pipe, everything, until
+from workload import Pipe, everything
 
 # --- WATCH and client-side caching ---------------------------------------------------------------
 

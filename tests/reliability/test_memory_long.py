@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from itertools import count as counting
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ import pytest
 import servers
 from forms import form
 from servers import MODULE, REPOSITORY, Binary
+from waiting import until
 from wire import Failure
-from workload import DAY, RUN_ALL, Traffic, as_json, everything, now_ms, quotas, until, with_module
+from workload import DAY, RUN_ALL, Traffic, as_json, everything, now_ms, quotas, with_module
 
 KEYS = form(20_000, 1_000_000)
 BATCH = 1_000
@@ -136,27 +138,31 @@ def test_a_log_that_grows_until_the_server_is_full(spawn):
     now = now_ms()
     with server.wire() as wire:
         wire("CONFIG", "SET", "maxmemory", used_memory(wire) + 2_000_000)
-        taken = 0
-        while True:
-            lines = [["RL.SLIDING", "k", "31d", 10**6, "AT", now + taken + i] for i in range(BATCH)]
+        taken = []  # when
+        for at in counting(now, BATCH):
+            times = range(at, at + BATCH)
+            lines = [["RL.SLIDING", "k", "31d", 10**6, "AT", time] for time in times]
             replies = wire.pipeline(lines)
-            allowed = [reply for reply in replies if isinstance(reply, list)]
-            taken += len(allowed)
-            assert all(reply[0] == 1 for reply in allowed)
-            assert taken < 10**6
+            allowed = [time for time, reply in zip(times, replies) if isinstance(reply, list)]
+            taken += allowed
+            assert all(reply[0] == 1 for reply in replies if isinstance(reply, list))
+            assert len(taken) < 10**6
             if len(allowed) < BATCH:
                 break
         wire("CONFIG", "SET", "maxmemory", 1)
-        last = ["RL.SLIDING", "k", "31d", 10**6, "AT", now + taken]
+        last = ["RL.SLIDING", "k", "31d", 10**6, "AT", at + BATCH]
         assert wire(*last).startswith("OOM ")
-        peek = ["RL.PEEK", "SLIDING", "k", "31d", 10**6, "AT", now + taken]
-        assert wire(*peek)[2] == 10**6 - taken
+        peek = ["RL.PEEK", "SLIDING", "k", "31d", 10**6, "AT", at + BATCH]
+        assert wire(*peek)[2] == 10**6 - len(taken)
         wire("CONFIG", "SET", "maxmemory", 0)
-        assert wire(*last)[2] == 10**6 - taken - 1
+        taken.append(at + BATCH)
+        assert wire(*last)[2] == 10**6 - len(taken)
         # One after the other leaves the window, from the oldest on.
-        for i in (0, 1, taken // 2, taken):
-            peek[-1] = now + 31 * DAY + i
-            assert wire(*peek)[2] == 10**6 - taken + i
+        for i in (0, 1, len(taken) // 2, len(taken) - 2, len(taken) - 1):
+            peek[-1] = taken[i] + 31 * DAY - 1
+            assert wire(*peek)[2] == 10**6 - len(taken) + i
+            peek[-1] += 1
+            assert wire(*peek)[2] == 10**6 - len(taken) + i + 1
 
 
 def test_memory_doctor_and_stats_answer(wire):

@@ -16,8 +16,9 @@ from forms import form
 from limiters import five_integers
 from replication import PRIMARY, changes, differences, follows, is_in_step, replication
 from servers import MODULE
+from waiting import until
 from wire import Failure
-from workload import ULID, Replay, Traffic, contents, everything, quotas, until, with_module
+from workload import ULID, Replay, Traffic, contents, everything, quotas, with_module
 
 # What a replica logs when the primary sends something that it cannot do.
 COMPLAINT = re.compile(

@@ -9,8 +9,9 @@ from limiters import five_integers
 from living import LIMIT, QUOTAS, SCRIPT, TAKES, fill, looks, take
 from replication import PRIMARY, changes, differences, is_in_step
 from servers import MODULE
+from waiting import until
 from wire import Failure
-from workload import ULID, Traffic, everything, now_ms, until
+from workload import ULID, Traffic, everything, now_ms
 
 # --- Renamed commands ----------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ import pytest
 
 from forms import form
 from servers import MODULE, REPOSITORY
+from waiting import until
 from wire import Failure, Push
-from workload import RUN_ALL, Pipe, as_json, everything, quotas, until
+from workload import RUN_ALL, Pipe, as_json, everything, quotas
 
 SCRIPT = REPOSITORY / "tools" / "swap-module.sh"
 SWAPS = form(50, 1000)

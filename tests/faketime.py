@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from servers import Binary, Server
-from workload import until
+from waiting import until
 
 NAME = "libfaketime.so.1"
 
