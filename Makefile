@@ -10,6 +10,7 @@ MAKEFLAGS += --no-print-directory
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 export DEBIAN_FRONTEND := noninteractive
+export PYTHONDONTWRITEBYTECODE := 1
 
 MODULE := target/release/libredis_rl.so
 PYTHON := .venv/bin/python
@@ -87,6 +88,16 @@ test: build .venv/ready ## Run the Rust tests, then the suite on all four server
 	tail -n 1 target/pytest.log
 	exit $$failed
 
+.PHONY: bench
+bench: build .venv/pictures-ready ## Measure beside SET, GET and Lua scripts, 20 minutes; BENCH_ARGS=--quick
+	@$(call packages,redis-server redis-cli)
+	$(PYTHON) -m bench $(BENCH_ARGS)
+
+.PHONY: docs
+docs: build .venv/pictures-ready ## Draw the pictures and measure the tables of docs/ anew
+	@$(call packages,redis-server)
+	for script in draw accuracy retries; do $(PYTHON) docs/pictures/$$script.py; done
+
 .PHONY: build
 build: ## Build the module, target/release/libredis_rl.so
 	@$(call packages,cc libclang)
@@ -120,14 +131,24 @@ lint: .venv/ready ## Check formatting and lints of Rust and Python
 	cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 	check cargo fmt --check
 	check cargo clippy --all-targets --locked -- -D warnings
-	check .venv/bin/ruff check --no-cache tests
-	check .venv/bin/ruff format --no-cache --check tests
+	for place in tests bench docs/pictures examples/python; do
+		check .venv/bin/ruff check --no-cache $$place
+		check .venv/bin/ruff format --no-cache --check $$place
+	done
+	export CARGO_TARGET_DIR=target/examples/rust
+	check cargo fmt --manifest-path examples/rust/Cargo.toml --check
+	check cargo clippy --manifest-path examples/rust/Cargo.toml --all-targets --locked -- -D warnings
 	exit $$failed
 
 .PHONY: clean
 clean: ## Stop the server and remove all that was built or installed here
 	@$(stop_ours)
-	rm -rf target .venv $(RUN) tests/__pycache__
+	rm -rf target .venv $(RUN) examples/node/node_modules
+	find . -name __pycache__ -not -path "./.git/*" -prune -exec rm -rf {} +
+
+.venv/pictures-ready: bench/requirements.txt .venv/ready
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
 
 .venv/ready: tests/requirements.txt
 	@$(call packages,venv)

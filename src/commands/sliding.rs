@@ -89,7 +89,7 @@ impl Limiter for Sliding {
             }
             return decision;
         }
-        let log = store::load_log(&mut key)?;
+        let log = store::load_log(&mut key, now)?;
         let Verdict {
             decision,
             shift,

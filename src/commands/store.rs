@@ -84,8 +84,8 @@ pub fn save<B: Blob>(key: &mut Key, state: &B, lifetime: Lifetime, ask: &Ask) ->
     finish(key, stretches, lifetime, ask, current)
 }
 
-/// The log in `key`; `None` where there is no key.
-pub fn load_log<'k>(key: &'k mut Key) -> Result<Option<View<'k>>, Error> {
+/// The log in `key`, which most likely was called until `now`; `None` where there is no key.
+pub fn load_log<'k>(key: &'k mut Key, now: Millis) -> Result<Option<View<'k>>, Error> {
     if key.kind() == Kind::Missing {
         return Ok(None);
     }
@@ -93,7 +93,7 @@ pub fn load_log<'k>(key: &'k mut Key) -> Result<Option<View<'k>>, Error> {
     if key.kind() != Kind::String || !View::fits(key.string_len()) || !View::is_log(key.bytes()) {
         return Err(wrong_type(key));
     }
-    Ok(View::read(key.bytes()))
+    Ok(View::read_at(key.bytes(), now))
 }
 
 /// Applies `change` to the log, and keeps it for its lifetime. A look changes nothing.

@@ -93,7 +93,7 @@ impl Header {
 }
 
 /// A log, read in place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View<'a> {
     header: Header,
     slots: &'a [[u8; SLOT_LEN]],
@@ -117,21 +117,21 @@ impl<'a> View<'a> {
 
     /// The log in `bytes`; `None` for any other string.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        Self::read_at(bytes, Millis::ZERO)
+    }
+
+    /// The same, found sooner where requests came evenly up to `now`.
+    pub fn read_at(bytes: &'a [u8], now: Millis) -> Option<Self> {
         if !Self::fits(bytes.len()) {
             return None;
         }
         let header = Header::decode(bytes)?;
         let (slots, _) = bytes.get(HEADER_LEN..)?.as_chunks::<SLOT_LEN>();
-        let time = |slot: &[u8; SLOT_LEN]| Slot::decode(*slot).time;
-        let is_full = slots.last().is_some_and(|slot| time(slot) > 0);
-        let (start, used) = if is_full {
-            let first = time(&slots[0]);
-            match slots.partition_point(|slot| time(slot) >= first) {
-                start if start < slots.len() => (start, slots.len()),
-                _ => (0, slots.len()),
-            }
-        } else {
-            (0, slots.partition_point(|slot| time(slot) > 0).max(1))
+        let seam = seam(slots, header.horizon, header.offset(now));
+        let (start, used) = match slots.get(seam) {
+            None => (0, slots.len()),
+            Some(slot) if Slot::decode(*slot).time == 0 => (0, seam),
+            Some(_) => (seam, slots.len()),
         };
         Some(Self {
             header,
@@ -360,22 +360,25 @@ impl Change {
         let remembers_longer = change.header.horizon > old.horizon;
         let most = if sees_all { longest.max } else { u64::MAX };
         let spares = view.slots() - view.used;
-        let is_too_large = view.slots() >= SHRINK_FROM
-            && (view.slots() * 3 / 10)
-                .checked_sub(spares)
-                .is_none_or(|place| is_over(view.slot(place)));
         if let Some(slot) = slot
             && fits
             && !remembers_longer
-            && !is_too_large
         {
-            let put = |place| SlotChange::Put { place, slot };
+            // To look at a slot amid the others costs as much as the rest of the call: not every one does.
+            let is_too_large = |place: usize| {
+                view.slots() >= SHRINK_FROM
+                    && place.is_multiple_of(16)
+                    && (view.slots() * 3 / 10)
+                        .checked_sub(spares)
+                        .is_none_or(|dead| is_over(view.slot(dead)))
+            };
+            let put = |place| (!is_too_large(place)).then_some(SlotChange::Put { place, slot });
             let slots = if slot.time == newest.time {
-                Some(put(view.place(view.used - 1)))
+                put(view.place(view.used - 1))
             } else if spares > 0 {
-                Some(put(view.used))
+                put(view.used)
             } else if is_over(view.slot(1)) {
-                Some(put(view.start))
+                put(view.start)
             } else if view.start == 0 && view.slots() < MAX_SLOTS {
                 let from = view.slots();
                 let to = (from + 1 + spare(from, most)).min(MAX_SLOTS);
@@ -528,6 +531,70 @@ impl Change {
         let written = [header, slot, end];
         Some(written.into_iter().filter(|stretch| *stretch != NOTHING))
     }
+}
+
+/// How many slots, from the front on, were written since the ring last began there: the newest is the last of these, and behind it lies
+/// the oldest, or a spare one. At least 1.
+///
+/// Every slot that is looked at costs more than all arithmetic, as most of a log lies in no cache. So the first look is where the
+/// seam is if requests came evenly during the horizon up to `now` (as an offset from the base), the second one where it is by what the first
+/// one tells, and then steps from there double before the rest is halved.
+fn seam(slots: &[[u8; SLOT_LEN]], horizon: u32, now: i64) -> usize {
+    let time = |place: usize| slots.get(place).map_or(0, |slot| Slot::decode(*slot).time);
+    let first = time(0);
+    // Written since, up to `low`; not so from `high` on.
+    let (mut low, mut high) = (0, slots.len());
+    let passed = now.saturating_sub(first.into()).clamp(0, horizon.into()) as u64;
+    let mut guess = (passed * high as u64 / u64::from(horizon.max(1))) as usize;
+    if (1..high).contains(&guess) {
+        let seen = time(guess);
+        if seen >= first {
+            low = guess;
+            let ahead = passed.saturating_sub(u64::from(seen - first));
+            guess += (ahead * guess as u64 / u64::from(seen - first).max(1)) as usize;
+        } else {
+            high = guess;
+            let behind = slots.len() - guess;
+            // A spare slot tells nothing of the others.
+            let share = if seen == 0 { 0 } else { first - seen };
+            guess = (passed * behind as u64)
+                .checked_div(share.into())
+                .map_or(guess / 2, |guess| guess as usize);
+        }
+    }
+
+    let guess = guess.clamp(low, high - 1);
+    let mut step = 1;
+    if time(guess) >= first {
+        low = guess;
+        while low + step < high {
+            if time(low + step) < first {
+                high = low + step;
+                break;
+            }
+            low += step;
+            step *= 2;
+        }
+    } else {
+        high = guess;
+        while low + step < high {
+            if time(high - step) >= first {
+                low = high - step;
+                break;
+            }
+            high -= step;
+            step *= 2;
+        }
+    }
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if time(middle) >= first {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    high
 }
 
 /// Spare slots for a log that holds `live` requests of which there can be at most `max`: a quarter, more of a short one, which
