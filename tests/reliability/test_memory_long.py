@@ -143,7 +143,9 @@ def test_a_log_that_grows_until_the_server_is_full(spawn):
             times = range(at, at + BATCH)
             lines = [["RL.SLIDING", "k", "31d", 10**6, "AT", time] for time in times]
             replies = wire.pipeline(lines)
-            allowed = [time for time, reply in zip(times, replies) if isinstance(reply, list)]
+            allowed = [
+                time for time, reply in zip(times, replies, strict=True) if isinstance(reply, list)
+            ]
             taken += allowed
             assert all(reply[0] == 1 for reply in replies if isinstance(reply, list))
             assert len(taken) < 10**6
