@@ -109,3 +109,14 @@ def test_a_log_in_a_sorted_set_needs_no_other_command(r, wire, become):
     assert user("RL.ALL", "SLIDING", "k", 60, 5, "AT", NOW) == [1, -1, [1, 5, 2, 0, 60_000]]
     assert user("RL.INSPECT", "k") is not None
     assert r.zcard("k") == 3
+
+
+def test_what_tells_of_all_keys_is_not_for_every_limiter_user(wire, become):
+    if "rate_limit" not in {category.decode() for category in wire("ACL", "CAT")}:
+        pytest.skip("this server has no categories for modules")
+    user = become("~mine:*", "+@rate_limit")
+    assert user("RL.FIXED", "mine:k", 60, 0)[0] == 0
+    for command in ("RL.STATS", "RL.TOP"):
+        assert_no_permission(user(command))
+    user = become("+@admin")
+    assert user("RL.TOP", "RESET") == [[b"mine:k", 1, 0, 0]]

@@ -12,17 +12,19 @@ from wire import Failure
 NOW = 1_699_999_200_000
 TAKES = {"write", "denyoom", "fast"}
 LOOKS = {"readonly", "fast"}
+WATCHES = {"readonly", "loading", "stale"}
 ALL_FLAGS = TAKES | LOOKS | {"admin", "noscript", "blocking", "movablekeys", "random", "loading"}
 ALL_FLAGS |= {"stale", "no_auth", "pubsub", "sort_for_script", "skip_monitor", "may_replicate"}
 
 
 @dataclass(frozen=True)
 class Command:
-    """What the server says of a command; `key` is its place, 0 where only the command knows."""
+    """What the server says of a command; `key` is its place: 0 where only the command knows,
+    None where there is no key."""
 
     arity: int
     flags: set
-    key: int
+    key: int | None
     sample: list
 
 
@@ -32,7 +34,12 @@ COMMANDS = {
     "RL.ALL": Command(-5, TAKES | {"movablekeys"}, 0, ["RL.ALL", *SLIDING.clause("the key", 10)]),
     "RL.PEEK": Command(-5, LOOKS, 2, SLIDING.peek("the key", 10)),
     "RL.INSPECT": Command(2, LOOKS, 1, ["RL.INSPECT", "the key"]),
+    "RL.STATS": Command(-1, WATCHES, None, ["RL.STATS"]),
+    "RL.TOP": Command(-1, WATCHES, None, ["RL.TOP"]),
 }
+
+
+WITH_KEYS = [name for name, command in COMMANDS.items() if command.key is not None]
 
 
 def info(wire, command) -> list:
@@ -72,12 +79,12 @@ def test_the_module_has_no_other_commands(server, spawn):
         assert ours("COMMAND", "COUNT") - bare("COMMAND", "COUNT") == len(COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", WITH_KEYS)
 def test_getkeys(wire, name):
     assert wire("COMMAND", "GETKEYS", *COMMANDS[name].sample) == [b"the key"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", WITH_KEYS)
 def test_what_is_done_with_the_key(wire, name):
     """ACL goes by it: a command that looks needs the right to read, one that takes both rights."""
     if not counts_arguments(wire):
@@ -122,6 +129,8 @@ def flatten(arguments) -> list[dict]:
         ("RL.PEEK", ["algorithm", "key"], set()),
         ("RL.INSPECT", ["key"], set()),
         ("RL.THROTTLE", ["key", "max_burst", "count", "period", "quantity"], set()),
+        ("RL.STATS", [], {"RESET"}),
+        ("RL.TOP", ["n"], {"RESET"}),
     ],
 )
 def test_documented_arguments(wire, command, names, options):
@@ -133,7 +142,7 @@ def test_documented_arguments(wire, command, names, options):
     assert tokens == options | words
     optional = [argument for argument in arguments if "optional" in argument.get(b"flags", [])]
     named = {argument.get(b"token", argument[b"name"]).decode() for argument in optional}
-    assert named == options | ({"quantity"} & set(names))
+    assert named == options | ({"quantity", "n"} & set(names))
 
 
 def modules(wire) -> set[str]:

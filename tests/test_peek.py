@@ -176,7 +176,7 @@ def test_on_a_replica_that_holds_an_expired_key(spawn, limiter):
     pair.p.pexpire("k", 20)
     look = limiter.peek("k", 2, seconds="1h")
     pair.settle()
-    until(lambda: pair.q.execute_command(*look) == [1, 2, 2, 0, 0])
+    until(lambda: pair.q.execute_command(*look) == [1, 2, 2, 0, 0], "the key does not expire")
     assert pair.q.dbsize() == pair.p.dbsize() == 2  # the other one is the pair's own
     assert pair.p.execute_command(*look) == [1, 2, 2, 0, 0]
     pair.close()

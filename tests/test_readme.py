@@ -61,8 +61,8 @@ def redis_cli(port: int, commands: list[str]) -> list[str]:
 
 def test_readme_has_examples_of_every_command():
     text = "\n".join(command for example in EXAMPLES for command in example.commands)
-    for command in "FIXED SLIDING COUNTER TOKEN LEAKY THROTTLE PEEK ALL INSPECT".split():
-        assert f"RL.{command} " in text
+    for command in "FIXED SLIDING COUNTER TOKEN LEAKY THROTTLE PEEK ALL INSPECT STATS TOP".split():
+        assert f"RL.{command}" in text
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.place)

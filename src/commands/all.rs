@@ -6,6 +6,7 @@ use super::args::{Args, error};
 use super::clause::{Clause, clause, is_limiter};
 use super::moment::Moment;
 use super::peek::ALGORITHMS;
+use super::tally::{self, Counted};
 use crate::limiter::{Decision, Intent};
 use crate::server::{Arg, ArgKind, Call, Command, Docs, Error, ForEachKey, Reply};
 
@@ -59,51 +60,80 @@ fn clauses<'a>(call: &'a Call) -> impl Iterator<Item = Range<usize>> + 'a {
     })
 }
 
+/// The clauses of a call and the time that they are decided by.
+fn parse(call: &Call) -> Result<(Vec<Box<dyn Clause>>, Moment), Error> {
+    if call.len() < LEAST_ARGUMENTS {
+        return Err(Error::Arity);
+    }
+    let mut asked: Vec<Box<dyn Clause>> = Vec::new();
+    for places in clauses(call) {
+        if asked.len() == MAX_CLAUSES {
+            return error(c"ERR too many clauses; RL.ALL takes at most 32");
+        }
+        if asked.last().is_some_and(|last| last.at().is_some()) {
+            return error(c"ERR AT goes behind the last clause and holds for all of them");
+        }
+        let next = clause(&mut Args::within(call, places)).map_err(cut_short)?;
+        let name = call.argument(next.key());
+        if asked.iter().any(|other| call.argument(other.key()) == name) {
+            return error(
+                c"ERR key may be given once only; for several windows on one key use the pairs of SLIDING",
+            );
+        }
+        asked.push(next);
+    }
+    let at = asked.last().and_then(|last| last.at());
+    let moment = Moment::of(call, at);
+    Ok((asked, moment))
+}
+
+/// Takes from all, or from none: what each answers.
+fn decide(call: &Call, asked: &[Box<dyn Clause>], moment: Moment) -> Result<Vec<Decision>, Error> {
+    // Everything is decided, and every error found, before anything is written.
+    let plans = asked
+        .iter()
+        .map(|clause| clause.plan(call, moment, Intent::Take));
+    let (decisions, plans): (Vec<_>, Vec<_>) =
+        plans.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    if decisions.iter().all(|decision| decision.allowed) {
+        for plan in plans {
+            plan.carry_out()?;
+        }
+        return Ok(decisions);
+    }
+    // What denies may have been moved, after a changed clock; or its wait would never shrink.
+    for (plan, decision) in plans.into_iter().zip(&decisions) {
+        if !decision.allowed {
+            plan.carry_out()?;
+        }
+    }
+    // The others took nothing: they answer as they stand.
+    let looks = asked.iter().map(|clause| {
+        let (decision, _) = clause.plan(call, moment, Intent::Look)?;
+        Ok(decision)
+    });
+    looks.collect()
+}
+
 impl Command for All {
     const FOR_EACH_KEY: Option<ForEachKey> = Some(for_each_key);
 
     fn run(call: &Call) -> Result<Reply, Error> {
-        if call.len() < LEAST_ARGUMENTS {
-            return Err(Error::Arity);
-        }
-        let mut asked: Vec<Box<dyn Clause>> = Vec::new();
-        for places in clauses(call) {
-            if asked.len() == MAX_CLAUSES {
-                return error(c"ERR too many clauses; RL.ALL takes at most 32");
+        let decide = || {
+            let (asked, moment) = parse(call)?;
+            let decisions = decide(call, &asked, moment)?;
+            for (clause, decision) in asked.iter().zip(&decisions) {
+                if !decision.allowed {
+                    tally::denied(&clause.ask(call, moment, Intent::Take));
+                }
             }
-            if asked.last().is_some_and(|last| last.at().is_some()) {
-                return error(c"ERR AT goes behind the last clause and holds for all of them");
-            }
-            let next = clause(&mut Args::within(call, places)).map_err(cut_short)?;
-            let name = call.argument(next.key());
-            if asked.iter().any(|other| call.argument(other.key()) == name) {
-                return error(
-                    c"ERR key may be given once only; for several windows on one key use the pairs of SLIDING",
-                );
-            }
-            asked.push(next);
-        }
-        let at = asked.last().ok_or(Error::Arity)?.at();
-        let moment = Moment::of(call, at);
-        let ask_each = |intent| -> Result<Vec<Decision>, Error> {
-            let decisions = asked
-                .iter()
-                .map(|clause| clause.decide(call, moment, intent));
-            decisions.collect()
+            Ok(decisions)
         };
-
-        // A look at each first: it finds every reason, errors too, for which nothing may be taken.
-        let looks = ask_each(Intent::Look)?;
-        if looks.iter().all(|look| look.allowed) {
-            return ask_each(Intent::Take).map(Reply::All);
-        }
-        // What denies is asked like by its own command, which writes nothing, unless the clock was changed: then the state is moved.
-        for (clause, look) in asked.iter().zip(&looks) {
-            if !look.allowed {
-                clause.decide(call, moment, Intent::Take)?;
-            }
-        }
-        Ok(Reply::All(looks))
+        let decided = decide();
+        Counted::All.count(&decided, |decisions| {
+            decisions.iter().all(|decision| decision.allowed)
+        });
+        decided.map(Reply::All)
     }
 }
 

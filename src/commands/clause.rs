@@ -1,7 +1,7 @@
 //! A limiter as part of another command: a word that names it, its key, and its arguments.
 
 use super::args::{Args, Options};
-use super::limiter::{Ask, Limiter};
+use super::limiter::{Ask, Limiter, Plan};
 use super::moment::Moment;
 use super::{counter, fixed, leaky, sliding, token};
 use crate::limiter::{Decision, Intent, Millis};
@@ -11,10 +11,34 @@ use crate::server::{Call, Error};
 pub trait Clause {
     /// The place of its key among the arguments.
     fn key(&self) -> usize;
+    /// The question that it is.
+    fn ask<'a>(&self, call: &'a Call<'a>, moment: Moment, intent: Intent) -> Ask<'a>;
     /// Its own `AT`.
     fn at(&self) -> Option<Millis>;
-    /// Asks it.
-    fn decide(&self, call: &Call, moment: Moment, intent: Intent) -> Result<Decision, Error>;
+    /// Asks it, and writes nothing yet.
+    fn plan<'a>(
+        &'a self,
+        call: &'a Call<'a>,
+        moment: Moment,
+        intent: Intent,
+    ) -> Result<(Decision, Box<dyn CarryOut + 'a>), Error>;
+}
+
+/// What has to be written for a clause.
+pub trait CarryOut {
+    /// Writes it.
+    fn carry_out(self: Box<Self>) -> Result<(), Error>;
+}
+
+struct Asked<'a, P> {
+    ask: Ask<'a>,
+    plan: P,
+}
+
+impl<P: Plan> CarryOut for Asked<'_, P> {
+    fn carry_out(self: Box<Self>) -> Result<(), Error> {
+        self.plan.carry_out(&self.ask)
+    }
 }
 
 struct Parsed<L: Limiter> {
@@ -28,19 +52,29 @@ impl<L: Limiter> Clause for Parsed<L> {
         self.key
     }
 
-    fn at(&self) -> Option<Millis> {
-        self.options.at
-    }
-
-    fn decide(&self, call: &Call, moment: Moment, intent: Intent) -> Result<Decision, Error> {
-        let ask = Ask {
+    fn ask<'a>(&self, call: &'a Call<'a>, moment: Moment, intent: Intent) -> Ask<'a> {
+        Ask {
             call,
             key: self.key,
             cost: self.options.cost,
             moment,
             intent,
-        };
-        L::decide(&ask, &self.quota)
+        }
+    }
+
+    fn at(&self) -> Option<Millis> {
+        self.options.at
+    }
+
+    fn plan<'a>(
+        &'a self,
+        call: &'a Call<'a>,
+        moment: Moment,
+        intent: Intent,
+    ) -> Result<(Decision, Box<dyn CarryOut + 'a>), Error> {
+        let ask = self.ask(call, moment, intent);
+        let (decision, plan) = L::plan(&ask, &self.quota)?;
+        Ok((decision, Box::new(Asked { ask, plan })))
     }
 }
 

@@ -4,18 +4,36 @@ use std::marker::PhantomData;
 
 use super::args::{Args, Options};
 use super::moment::Moment;
+use super::tally::{self, Counted};
 use crate::limiter::{Decision, Intent};
 use crate::server::{Access, Call, Command, Error, Key, Reply};
 
 /// An algorithm, with the grammar of its arguments.
 pub trait Limiter {
+    /// What its command is counted as.
+    const COUNTED: Counted;
     /// What it asks for.
     type Quota;
+    /// What has to be written after a decision.
+    type Plan<'a>: Plan;
 
     /// Reads what stands behind the key.
     fn parse(args: &mut Args) -> Result<(Self::Quota, Options), Error>;
+    /// Looks up and decides. Nothing is written yet; the key stays open in the plan.
+    fn plan<'a>(ask: &Ask<'a>, quota: &Self::Quota) -> Result<(Decision, Self::Plan<'a>), Error>;
+
     /// Looks up, decides, and writes what changed.
-    fn decide(ask: &Ask, quota: &Self::Quota) -> Result<Decision, Error>;
+    fn decide(ask: &Ask, quota: &Self::Quota) -> Result<Decision, Error> {
+        let (decision, plan) = Self::plan(ask, quota)?;
+        plan.carry_out(ask)?;
+        Ok(decision)
+    }
+}
+
+/// What has to be written after a decision, which can be nothing.
+pub trait Plan {
+    /// Writes it, unless the intent of `ask`, with which it was made, is to look.
+    fn carry_out(self, ask: &Ask) -> Result<(), Error>;
 }
 
 /// One question to one limiter.
@@ -46,8 +64,8 @@ impl<'a> Ask<'a> {
 /// The command of one limiter: asks, and takes.
 pub struct Take<L>(PhantomData<L>);
 
-impl<L: Limiter> Command for Take<L> {
-    fn run(call: &Call) -> Result<Reply, Error> {
+impl<L: Limiter> Take<L> {
+    fn decide(call: &Call) -> Result<Decision, Error> {
         let mut args = Args::new(call);
         let key = args.key()?;
         let (quota, options) = L::parse(&mut args)?;
@@ -58,6 +76,18 @@ impl<L: Limiter> Command for Take<L> {
             moment: Moment::of(call, options.at),
             intent: Intent::Take,
         };
-        L::decide(&ask, &quota).map(Reply::Decision)
+        let decision = L::decide(&ask, &quota)?;
+        if !decision.allowed {
+            tally::denied(&ask);
+        }
+        Ok(decision)
+    }
+}
+
+impl<L: Limiter> Command for Take<L> {
+    fn run(call: &Call) -> Result<Reply, Error> {
+        let decided = Self::decide(call);
+        L::COUNTED.count(&decided, |decision| decision.allowed);
+        decided.map(Reply::Decision)
     }
 }

@@ -14,9 +14,12 @@ mod peek;
 mod settings;
 mod sliding;
 mod sorted_log;
+mod stats;
 mod store;
+mod tally;
 mod throttle;
 mod token;
+mod top;
 
 use std::ffi::{CStr, c_int};
 
@@ -32,10 +35,12 @@ const TAKES: &CStr = c"write deny-oom fast";
 const TAKES_MANY: &CStr = c"write deny-oom fast getkeys-api";
 /// Only looks.
 const LOOKS: &CStr = c"readonly fast";
+/// Looks at what was counted, which needs no keys.
+const WATCHES: &CStr = c"readonly allow-loading allow-stale";
 
 /// Every command.
 #[rustfmt::skip]
-const COMMANDS: [Spec; 9] = [
+const COMMANDS: [Spec; 11] = [
     Spec { name: c"RL.FIXED",    flags: TAKES,      arity: -4, keys: Keys::Updated(1), handler: Handler::of::<Take<fixed::Fixed>>(),     docs: fixed::DOCS },
     Spec { name: c"RL.SLIDING",  flags: TAKES,      arity: -4, keys: Keys::Updated(1), handler: Handler::of::<Take<sliding::Sliding>>(), docs: sliding::DOCS },
     Spec { name: c"RL.COUNTER",  flags: TAKES,      arity: -4, keys: Keys::Updated(1), handler: Handler::of::<Take<counter::Counter>>(), docs: counter::DOCS },
@@ -45,6 +50,8 @@ const COMMANDS: [Spec; 9] = [
     Spec { name: c"RL.ALL",      flags: TAKES_MANY, arity: -5, keys: Keys::Found,      handler: Handler::of::<all::All>(),               docs: all::DOCS },
     Spec { name: c"RL.PEEK",     flags: LOOKS,      arity: -5, keys: Keys::Read(2),    handler: Handler::of::<peek::Peek>(),             docs: peek::DOCS },
     Spec { name: c"RL.INSPECT",  flags: LOOKS,      arity: 2,  keys: Keys::Read(1),    handler: Handler::of::<inspect::Inspect>(),       docs: inspect::DOCS },
+    Spec { name: c"RL.STATS",    flags: WATCHES,    arity: -1, keys: Keys::None,       handler: Handler::of::<stats::Stats>(),           docs: stats::DOCS },
+    Spec { name: c"RL.TOP",      flags: WATCHES,    arity: -1, keys: Keys::None,       handler: Handler::of::<top::Top>(),               docs: top::DOCS },
 ];
 
 #[rustfmt::skip]
@@ -91,6 +98,11 @@ pub fn load(server: &OnLoad) -> bool {
             ));
             return false;
         }
+    }
+    tally::reset(server.now());
+    if !server.report_by::<stats::Stats>() {
+        server.warn("redis-rl cannot register what it tells INFO");
+        return false;
     }
     if !server.configure(&settings::CHANGEABLE) {
         server.warn("redis-rl cannot register its settings; see the line above");

@@ -8,7 +8,8 @@ use crate::server::Call;
 pub struct Moment {
     /// What the decision takes for now.
     pub now: Micros,
-    server: Millis,
+    /// What the server's clock says.
+    pub server: Millis,
     is_replay: bool,
 }
 

@@ -3,6 +3,7 @@
 use super::args::Args;
 use super::clause::clause;
 use super::moment::Moment;
+use super::tally::Counted;
 use crate::limiter::Intent;
 use crate::server::{Arg, ArgKind, Call, Command, Docs, Error, Reply};
 
@@ -27,10 +28,14 @@ pub const DOCS: Docs = Docs {
 
 impl Command for Peek {
     fn run(call: &Call) -> Result<Reply, Error> {
-        let clause = clause(&mut Args::new(call))?;
-        let moment = Moment::of(call, clause.at());
-        clause
-            .decide(call, moment, Intent::Look)
-            .map(Reply::Decision)
+        let peek = || {
+            let clause = clause(&mut Args::new(call))?;
+            let moment = Moment::of(call, clause.at());
+            let (decision, _) = clause.plan(call, moment, Intent::Look)?;
+            Ok(decision)
+        };
+        let decided = peek();
+        Counted::Peek.count(&decided, |decision| decision.allowed);
+        decided.map(Reply::Decision)
     }
 }

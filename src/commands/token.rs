@@ -4,7 +4,8 @@ use std::ffi::CStr;
 
 use super::args::{Args, Most, Options, error};
 use super::limiter::{Ask, Limiter};
-use super::store;
+use super::store::{self, Save};
+use super::tally::Counted;
 use crate::limiter::Decision;
 use crate::limiter::bucket::{self, Quota};
 use crate::server::{Arg, ArgKind, Docs, Error};
@@ -44,19 +45,23 @@ pub fn parse_bucket(
 }
 
 impl Limiter for Token {
+    const COUNTED: Counted = Counted::Token;
     type Quota = Quota;
+    type Plan<'a> = Save<'a, state::Token>;
 
     fn parse(args: &mut Args) -> Result<(Quota, Options), Error> {
         parse_bucket(args, c"ERR unknown option; RL.TOKEN knows COST n and AT ms")
     }
 
-    fn decide(ask: &Ask, quota: &Quota) -> Result<Decision, Error> {
+    fn plan<'a>(ask: &Ask<'a>, quota: &Quota) -> Result<(Decision, Self::Plan<'a>), Error> {
         let mut key = ask.open()?;
         let state = store::load::<state::Token>(&mut key)?.map(|token| token.0);
         let outcome = bucket::decide_token(state, quota, ask.cost, ask.moment.now, ask.intent);
-        if let Some(next) = outcome.next {
-            store::save(&mut key, &state::Token::of(next), outcome.lifetime, ask)?;
-        }
-        Ok(outcome.decision)
+        let plan = Save {
+            key,
+            next: outcome.next.map(state::Token::of),
+            lifetime: outcome.lifetime,
+        };
+        Ok((outcome.decision, plan))
     }
 }

@@ -32,12 +32,19 @@ required! {
     RedisModule_GetLFU
     RedisModule_GetLRU
     RedisModule_GetRandomBytes
+    RedisModule_GetSelectedDb
+    RedisModule_InfoAddFieldULongLong
+    RedisModule_InfoAddSection
+    RedisModule_InfoBeginDictField
+    RedisModule_InfoEndDictField
     RedisModule_IsKeysPositionRequest
     RedisModule_KeyAtPos
     RedisModule_KeyType
     RedisModule_Log
     RedisModule_Milliseconds
+    RedisModule_NotifyKeyspaceEvent
     RedisModule_OpenKey
+    RedisModule_RegisterInfoFunc
     RedisModule_Replicate
     RedisModule_ReplyWithArray
     RedisModule_ReplyWithError

@@ -87,6 +87,30 @@ impl<'a> Call<'a> {
         bytes
     }
 
+    /// The database that the call is for.
+    pub fn database(&self) -> u32 {
+        // SAFETY: `ctx` is the one of the call.
+        let database = unsafe { api!(RedisModule_GetSelectedDb)(self.ctx) };
+        u32::try_from(database).unwrap_or(0)
+    }
+
+    /// Tells those who listen to what modules do (class `d` of `notify-keyspace-events`) of an event of the key at that place. No key
+    /// is open: others may act on it at once.
+    pub fn notify(&self, i: usize, event: &CStr) {
+        let Some(name) = self.arguments.get(i) else {
+            return;
+        };
+        // SAFETY: `ctx` and `name` belong to the call under way; the server copies the event's name.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent)(
+                self.ctx,
+                raw::REDISMODULE_NOTIFY_MODULE as c_int,
+                event.as_ptr(),
+                *name,
+            )
+        };
+    }
+
     /// Whether the server only asks which arguments are keys. It may ask from another thread.
     pub(super) fn is_about_keys(&self) -> bool {
         // SAFETY: `ctx` is the one of the call.

@@ -74,6 +74,8 @@ pub enum ArgKind {
     Text,
     /// A point of time.
     UnixTime,
+    /// Nothing but the word before it.
+    Flag,
     /// Several arguments together.
     Block(&'static [Arg]),
 }
@@ -87,6 +89,8 @@ pub enum Keys {
     Read(c_int),
     /// Those that [`Command::FOR_EACH_KEY`](super::Command::FOR_EACH_KEY) finds.
     Found,
+    /// None.
+    None,
 }
 
 /// A command's documentation.
@@ -152,6 +156,10 @@ impl RawArgs {
                 ),
                 ArgKind::UnixTime => (
                     raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME,
+                    -1,
+                ),
+                ArgKind::Flag => (
+                    raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
                     -1,
                 ),
                 ArgKind::Block(args) => {
@@ -245,8 +253,8 @@ pub(super) unsafe fn tell(
             raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
             place,
         ),
-        // The command itself tells, and no specification can.
-        Keys::Found => (0, 0),
+        // The command itself tells, and no specification can; or there are none.
+        Keys::Found | Keys::None => (0, 0),
     };
     if place > 0 {
         let spec = &mut key_specs[0];

@@ -9,10 +9,13 @@ use redis_module::raw;
 
 use super::api::{api, first_missing};
 use super::call::Call;
+use super::clock;
 use super::config::{self, ChoiceSpec};
 use super::docs::{self, Docs, Keys};
 use super::entry::Handler;
+use super::info::{self, Report};
 use super::kept;
+use crate::limiter::Millis;
 
 /// A command as it is registered.
 pub struct Spec {
@@ -104,6 +107,18 @@ impl OnLoad {
         unsafe { config::register(self.ctx, settings) }
     }
 
+    /// Has `INFO` answered by `R`. False where the server refuses.
+    #[must_use]
+    pub fn report_by<R: Report>(&self) -> bool {
+        // SAFETY: `ctx` is the one of the load under way.
+        unsafe { info::register::<R>(self.ctx) }
+    }
+
+    /// The time, in milliseconds since 1970.
+    pub fn now(&self) -> Millis {
+        clock::now().floor_millis()
+    }
+
     /// Writes a warning to the server's log.
     pub fn warn(&self, text: &str) {
         log_warning(self.ctx, text);
@@ -142,7 +157,7 @@ impl OnLoad {
     pub fn register(&self, spec: &Spec) -> bool {
         let (first, last, step) = match spec.keys {
             Keys::Updated(place) | Keys::Read(place) => (place, place, 1),
-            Keys::Found => (0, 0, 0),
+            Keys::Found | Keys::None => (0, 0, 0),
         };
         // SAFETY: `ctx` is the one of the load under way; the server copies the texts, and the function stays as long as the
         // module does.
@@ -189,6 +204,8 @@ unsafe fn categorize(ctx: *mut raw::RedisModuleCtx, name: &CStr, keys: Keys) -> 
         == raw::REDISMODULE_OK as c_int
         || io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY));
     let categories = match (keys, has_own) {
+        // They tell of all keys, whatever a user may see.
+        (Keys::None, _) => c"admin slow dangerous",
         (Keys::Read(_), false) => c"read fast",
         (Keys::Read(_), true) => c"read fast rate_limit",
         (_, false) => c"write fast",

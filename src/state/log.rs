@@ -364,10 +364,11 @@ impl Change {
             && fits
             && !remembers_longer
         {
-            // To look at a slot amid the others costs as much as the rest of the call: not every one does.
+            // To look at a slot amid the others costs as much as the rest of the call: where calls are frequent, not every one does.
+            let is_rare = slot.time.saturating_sub(newest.time) > old.horizon / 16;
             let is_too_large = |place: usize| {
                 view.slots() >= SHRINK_FROM
-                    && place.is_multiple_of(16)
+                    && (is_rare || place.is_multiple_of(16))
                     && (view.slots() * 3 / 10)
                         .checked_sub(spares)
                         .is_none_or(|dead| is_over(view.slot(dead)))
