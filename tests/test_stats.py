@@ -6,7 +6,7 @@ import pytest
 
 from limiters import FIXED, LIMITERS, SLIDING, TOKEN, as_map
 from refusals import assert_error
-from servers import MODULE
+from servers import MODULE, REPOSITORY
 
 NOW = 1_699_999_200_000
 NAMES = {"rl.throttle", "rl.all", "rl.peek", *(each.command.lower() for each in LIMITERS)}
@@ -217,6 +217,18 @@ def test_a_new_load_begins_at_zero(spawn):
         assert wire("MODULE", "LOAD", str(MODULE)) == "OK"
         assert stats(wire) == {}
         assert wire("RL.TOP") == []
+
+
+def test_the_script_for_an_exporter(wire):
+    """Names and numbers in turn, all of them text."""
+    for max_ in (1, 1, 0):
+        wire(*SLIDING.call("k", max_, at=NOW))
+    flat = wire("EVAL", (REPOSITORY / "tools" / "exporter.lua").read_text(), 0)
+    metrics = dict(zip(flat[::2], map(int, flat[1::2]), strict=True))
+    assert metrics.pop(b"since_ms") == as_map(wire("RL.STATS"))[b"since_ms"]
+    assert len(metrics) == 3 * len(NAMES)
+    counted = {name.decode(): count for name, count in metrics.items() if count}
+    assert counted == {"rl_sliding_allowed": 1, "rl_sliding_denied": 2}
 
 
 def test_in_scripts_and_transactions(wire):
