@@ -38,7 +38,7 @@ gather() {
 	local root=$scratch/$name
 	mkdir "$root"
 	cp --parents LICENSE README.md CHANGELOG.md tools/swap-module.sh "$root"
-	find docs -name '*.md' -exec cp --parents {} "$root" +
+	find docs -name '*.md' -exec cp --parents --target-directory "$root" {} +
 	cp --parents docs/pictures/*.svg "$root"
 	# A server refuses to load a file without its exec bit.
 	install -m 755 "$module" "$root/libredis_rl.so"
@@ -86,7 +86,7 @@ gather
 pack
 try
 
-tar --list --verbose --gzip --file "$archive" | awk '{ print "  " $1, $3, $6 }' | column -t -R 2
+tar --list --verbose --gzip --file "$archive" | awk '{ printf "  %s %8d  %s\n", $1, $3, $6 }'
 echo
 echo "$archive, $(stat --format=%s "$archive") bytes, tried on Redis $tried"
 cat "$folder/SHA256SUMS"

@@ -16,8 +16,8 @@ pub struct All;
 /// The most clauses in one call.
 const MAX_CLAUSES: usize = 32;
 
-/// With the command's name: a clause is a word, a key and two arguments at least.
-const LEAST_ARGUMENTS: usize = 5;
+/// A clause is a word, a key and two arguments at least.
+const CLAUSE_LEN: usize = 4;
 
 /// The error for a clause with too few arguments; others are as they are.
 fn cut_short(error: Error) -> Error {
@@ -62,10 +62,11 @@ fn clauses<'a>(call: &'a Call) -> impl Iterator<Item = Range<usize>> + 'a {
 
 /// The clauses of a call and the time that they are decided by.
 fn parse(call: &Call) -> Result<(Vec<Box<dyn Clause>>, Moment), Error> {
-    if call.len() < LEAST_ARGUMENTS {
+    if call.len() < 1 + CLAUSE_LEN {
         return Err(Error::Arity);
     }
-    let mut asked: Vec<Box<dyn Clause>> = Vec::new();
+    let most = (call.len() / CLAUSE_LEN).min(MAX_CLAUSES);
+    let mut asked: Vec<Box<dyn Clause>> = Vec::with_capacity(most);
     for places in clauses(call) {
         if asked.len() == MAX_CLAUSES {
             return error(c"ERR too many clauses; RL.ALL takes at most 32");
@@ -90,11 +91,13 @@ fn parse(call: &Call) -> Result<(Vec<Box<dyn Clause>>, Moment), Error> {
 /// Takes from all, or from none: what each answers.
 fn decide(call: &Call, asked: &[Box<dyn Clause>], moment: Moment) -> Result<Vec<Decision>, Error> {
     // Everything is decided, and every error found, before anything is written.
-    let plans = asked
-        .iter()
-        .map(|clause| clause.plan(call, moment, Intent::Take));
-    let (decisions, plans): (Vec<_>, Vec<_>) =
-        plans.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let mut decisions = Vec::with_capacity(asked.len());
+    let mut plans = Vec::with_capacity(asked.len());
+    for clause in asked {
+        let (decision, plan) = clause.plan(call, moment, Intent::Take)?;
+        decisions.push(decision);
+        plans.push(plan);
+    }
     if decisions.iter().all(|decision| decision.allowed) {
         for plan in plans {
             plan.carry_out()?;
