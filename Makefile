@@ -75,7 +75,7 @@ stop: ## Stop the Redis that `make run` started
 
 .PHONY: test
 test: build .venv/ready ## Run the Rust tests, then the suite on all four servers
-	@$(call packages,redis-server redis-cli faketime)
+	@$(call packages,redis-server redis-cli faketime valgrind)
 	mkdir -p target
 	failed=0
 	cargo test --locked 2>&1 | tee target/cargo-test.log || failed=1
@@ -87,6 +87,11 @@ test: build .venv/ready ## Run the Rust tests, then the suite on all four server
 	grep -E '^(redis|valkey)-[0-9.]+ +[0-9]+ passed' target/pytest.log || failed=1
 	tail -n 1 target/pytest.log
 	exit $$failed
+
+.PHONY: dist
+dist: build ## Pack a release into target/dist, and try it
+	@$(call packages,strip redis-server redis-cli)
+	tools/dist.sh $(MODULE) target/dist
 
 .PHONY: bench
 bench: build .venv/pictures-ready ## Measure beside SET, GET and Lua scripts, 20 minutes; BENCH_ARGS=--quick
@@ -168,6 +173,7 @@ for need in $(1); do
 	venv) python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv) ;;
 	redis-server) [ -x /usr/bin/redis-server ] || missing+=(redis-server) ;;
 	faketime) ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || missing+=(faketime) ;;
+	strip) command -v strip >/dev/null || missing+=(binutils) ;;
 	valgrind) command -v valgrind >/dev/null || missing+=(valgrind) ;;
 	redis-cli) [ -x /usr/bin/redis-cli ] || missing+=(redis-tools) ;;
 	esac

@@ -1,4 +1,4 @@
-"""What SPEC.md says, written again as slowly and plainly as it can be: lists and fractions.
+"""What docs/commands says, written again as slowly and plainly as it can be: lists and fractions.
 
 Nothing here was taken from the module. Times are whole milliseconds, a rate is a Fraction of units
 per millisecond. Each class is one key; `call` returns the five integers.

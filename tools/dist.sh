@@ -24,9 +24,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)} || fail "no commit to take the time from: set SOURCE_DATE_EPOCH"
 name=redis-rl-$version-linux-$(uname -m)
-archive=$folder/$name.tar.gz
+uncommitted=$(git status --porcelain 2>/dev/null || true)
 
 scratch=$(mktemp -d)
+archive=$scratch/$name.tar.gz
 server=''
 clean() {
 	[ -z "$server" ] || { kill "$server" && wait "$server"; } 2>/dev/null || true
@@ -37,7 +38,7 @@ trap clean EXIT
 gather() {
 	local root=$scratch/$name
 	mkdir "$root"
-	cp --parents LICENSE README.md CHANGELOG.md tools/swap-module.sh "$root"
+	cp --parents LICENSE README.md CHANGELOG.md tools/swap-module.sh tools/exporter.lua "$root"
 	find docs -name '*.md' -exec cp --parents --target-directory "$root" {} +
 	cp --parents docs/pictures/*.svg "$root"
 	# A server refuses to load a file without its exec bit.
@@ -51,14 +52,13 @@ gather() {
 pack() {
 	tar --create --directory "$scratch" --format=gnu --sort=name --mtime="@$epoch" \
 		--owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX "$name" | gzip -9 --no-name > "$archive"
-	(cd "$folder" && sha256sum "$name.tar.gz" > SHA256SUMS)
+	(cd "$scratch" && sha256sum "$name.tar.gz" > SHA256SUMS)
 }
 
 # Unpacks the archive elsewhere, and does there what its reader would do.
 try() {
-	local place=$scratch/unpacked expected answer
+	local place=$scratch/unpacked expected answer major minor patch
 	mkdir "$place"
-	(cd "$folder" && sha256sum --quiet --check SHA256SUMS)
 	tar --extract --gzip --file "$archive" --directory "$place"
 	cd "$place/$name"
 	# A socket needs no free port.
@@ -85,11 +85,10 @@ try() {
 gather
 pack
 try
+mv "$archive" "$scratch/SHA256SUMS" "$folder"
 
-tar --list --verbose --gzip --file "$archive" | awk '{ printf "  %s %8d  %s\n", $1, $3, $6 }'
+tar --list --verbose --gzip --file "$folder/$name.tar.gz" | awk '{ printf "  %s %8d  %s\n", $1, $3, $6 }'
 echo
-echo "$archive, $(stat --format=%s "$archive") bytes, tried on Redis $tried"
+echo "$folder/$name.tar.gz, $(stat --format=%s "$folder/$name.tar.gz") bytes, tried on Redis $tried"
 cat "$folder/SHA256SUMS"
-if ! git diff --quiet HEAD -- 2>/dev/null; then
-	echo "There are changes that are not committed: do not publish this one."
-fi
+[ -z "$uncommitted" ] || echo "There are changes that are not committed: this is not the release $version."

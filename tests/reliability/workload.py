@@ -117,7 +117,7 @@ def as_json(value) -> str:
 
 
 class Traffic:
-    """Endless random lines over all nine commands, on a few keys of each kind.
+    """Endless random lines over all nine commands that have keys, on a few keys of each kind.
 
     Limits, windows, costs and the clock change; many calls are denied, some are errors.
     """

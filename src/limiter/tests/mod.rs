@@ -1,4 +1,4 @@
-//! The algorithms against slow and obvious models of SPEC.md, over random sequences.
+//! The algorithms against slow and obvious models of what docs/commands says, over random sequences.
 
 mod bucket;
 mod counter;

@@ -1,4 +1,4 @@
-//! Slow and obvious models, written from SPEC.md and not from the code: exact fractions, lists of requests.
+//! Slow and obvious models, written from what docs/commands says and not from the code: exact fractions, lists of requests.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
