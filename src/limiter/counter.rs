@@ -130,7 +130,8 @@ impl Estimate<'_> {
     fn whole(&self) -> u128 {
         let whole = self.counts.len() - usize::from(self.is_leaving);
         let whole = self.counts.get(..whole).unwrap_or(&[]);
-        whole.iter().map(|count| u128::from(*count)).sum()
+        // At most 257 counts of up to 2^55.
+        whole.iter().sum::<u64>().into()
     }
 
     /// Rounded up.

@@ -205,7 +205,8 @@ impl<const ROOM: usize> Blob for Counter<ROOM> {
     }
 
     fn encoded_len(&self) -> usize {
-        let is_wide = self.counts().iter().any(|count| *count > u32::MAX.into());
+        let bits = self.counts().iter().fold(0, |bits, count| bits | count);
+        let is_wide = bits > u32::MAX.into();
         COUNTER_HEADER + self.counts().len() * if is_wide { 8 } else { 4 }
     }
 
