@@ -10,7 +10,7 @@
 //! marks where the sum starts, as the cost of any stretch is the difference of two cumulative costs. These wrap, as no stretch
 //! that is ever asked for holds 2^32. What lies more than the horizon before the newest request is forgotten, though its slots
 //! stay: a new slot overwrites the oldest as soon as the one after it is forgotten, so that steady traffic writes 8 bytes a call
-//! and moves nothing. Where the ring starts is not stored: times fall there, and a binary search finds it.
+//! and moves nothing. Where the ring starts is not stored: times fall there, and a few looks find it.
 //!
 //! Spare slots are zero. There are some only behind a ring that starts at the front, and they are taken before the oldest is overwritten.
 //! A full ring that starts there grows by more of them, and again nothing moves. Only one that is full and starts elsewhere, or is much too
