@@ -8,7 +8,7 @@ from . import REPOSITORY, RESULTS
 from .figures import against_three, ratios, row, spread, values
 
 sys.path.insert(0, str(REPOSITORY / "docs" / "pictures"))
-from page import replace, table  # noqa: E402
+from page import replace, table
 
 PAGE = REPOSITORY / "docs" / "performance.md"
 DEFAULT = "redis-7.0.15"
@@ -48,10 +48,11 @@ def conditions(full: dict) -> str:
     told = full["conditions"]
     effort = full["servers"][DEFAULT]["effort"]
     return (
-        f"{told['date'][:10]}, {told['cpu']}, {told['cores']} cores, Linux {told['kernel']}; "
-        f"`redis-benchmark` 7.0.15 on one core, the server on the other; no persistence, no replica; "
-        f"{effort['rounds']} rounds of {effort['seconds']} s each on Redis 7.0.15, fewer on the others, "
-        "the contenders in turn. Figures are the median, and the least and the most of all rounds.\n"
+        f"{told['date'][:10]}, {told['cpu']}, {told['cores']} cores, Linux {told['kernel']};\n"
+        "`redis-benchmark` 7.0.15 on one core, the server on the other; no persistence,\n"
+        f"no replica; {effort['rounds']} rounds of {effort['seconds']} s each on Redis 7.0.15, "
+        "fewer on the others, the contenders in turn. Figures\n"
+        "are the median, and the least and the most of all rounds.\n"
     )
 
 
@@ -155,7 +156,8 @@ def sent(servers: dict) -> str:
             else:
                 cells.append("")
         rows.append([name, *cells])
-    return table(["bytes to a replica, ours / the script's", *(f"`RL.{w.upper()}`" for w in whos)], rows)
+    head = ["bytes to a replica, ours / the script's", *(f"`RL.{who.upper()}`" for who in whos)]
+    return table(head, rows)
 
 
 if __name__ == "__main__":
