@@ -79,12 +79,14 @@ test: build .venv/ready ## Run the Rust tests, then the suite on all four server
 	mkdir -p target
 	failed=0
 	cargo test --locked 2>&1 | tee target/cargo-test.log || failed=1
+	CARGO_TARGET_DIR=target/examples/rust cargo test --locked --manifest-path examples/rust/Cargo.toml 2>&1 \
+		| tee -a target/cargo-test.log || failed=1
 	$(PYTHON) -m pytest -c tests/pytest.ini tests $(PYTEST_ARGS) 2>&1 | tee target/pytest.log || failed=1
 	echo
 	echo "cargo test:"
 	grep '^test result:' target/cargo-test.log || { echo "no test ran"; failed=1; }
 	echo "pytest:"
-	grep -E '^(redis|valkey)-[0-9.]+ +[0-9]+ passed' target/pytest.log || failed=1
+	grep -E '^((redis|valkey)-[0-9.]+|python|node|rust) +[0-9]+ passed' target/pytest.log || failed=1
 	tail -n 1 target/pytest.log
 	exit $$failed
 

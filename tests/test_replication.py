@@ -149,3 +149,14 @@ def test_all_algorithms_on_one_primary(pair):
     with pair.primary.wire() as wire:
         wire.pipeline(lines)
     pair.assert_equal()
+
+
+def test_a_log_takes_as_much_memory_on_a_replica(pair):
+    """A server that lengthens a string keeps room behind it: growth is sent so that none is kept."""
+    with pair.primary.wire() as wire:
+        for start in range(0, 20_000, 1_000):
+            times = range(NOW + start, NOW + start + 1_000)
+            wire.pipeline([["RL.SLIDING", "k", 3600, 10**6, "AT", time] for time in times])
+    pair.settle()
+    usage = [client.memory_usage("k", samples=0) for client in (pair.p, pair.q)]
+    assert usage[1] <= usage[0] * 5 / 4, usage

@@ -48,6 +48,7 @@ export function rateLimit(
   if (!['open', 'closed'].includes(onError)) throw new TypeError("onError must be 'open' or 'closed'");
   if (!(maxWait >= 0 && maxWait <= UNITS.h)) throw new RangeError('maxWait must be 0 to 3600000 ms');
   const rules = limits.map(compile);
+  if (new Set(rules.map(({ name }) => name)).size < rules.length) throw new TypeError('two limits have the same name');
 
   /** Whether the request may go on; if not, it was answered or its client has gone. */
   async function admit(req, res) {
@@ -97,7 +98,7 @@ export function byIp(trustedProxies = 0) {
 export function byHeader(name) {
   return (req) => {
     const value = req.headers[name.toLowerCase()];
-    return value && Buffer.from(value, 'latin1');
+    return value === undefined ? undefined : Buffer.from(value, 'latin1');
   };
 }
 
@@ -140,8 +141,8 @@ function compile({ name, algorithm, key, cost }) {
   }
   const numbers = [...windows].flat();
   if (numbers.length === 0 || !numbers.every(Number.isFinite)) throw new TypeError(`no such limit: ${algorithm}`);
-  // A name is part of headers, where it stands between quotation marks.
-  if (!/^[ !#-[\]-~]+$/.test(name)) throw new TypeError(`a limit cannot have the name ${name}`);
+  // A colon would let two limits meet in one key; quotes would have to be escaped in headers.
+  if (!/^[A-Za-z0-9_.-]+$/.test(name)) throw new TypeError(`a limit cannot have the name ${name}`);
   if (typeof key !== 'function') throw new TypeError(`the limit ${name} has no key function`);
   return { name, kind, args, windows, key, cost };
 }
@@ -149,8 +150,8 @@ function compile({ name, algorithm, key, cost }) {
 /** What to ask Redis of one limit; nothing if the limit does not apply. */
 async function clauseOf(rule, req, tag) {
   const text = await rule.key(req);
-  if (empty(text)) return undefined;
-  const prefix = empty(tag) ? ['rl:'] : ['rl:{', tag, '}:'];
+  if (text === null || text === undefined) return undefined;
+  const prefix = tag ? ['rl:{', withoutBraces(tag), '}:'] : ['rl:'];
   const key = Buffer.concat([...prefix, rule.name, ':', text].map(bytes));
   if (!rule.cost) return { rule, args: [key, ...rule.args] };
   const cost = await rule.cost(req);
@@ -158,7 +159,8 @@ async function clauseOf(rule, req, tag) {
   return { rule, args: [key, ...rule.args, 'COST', String(cost)] };
 }
 
-const empty = (text) => text === null || text === undefined || text.length === 0;
+/** A brace would end the hash tag, or make it empty. */
+const withoutBraces = (tag) => String(tag).replace(/[%{}]/g, encodeURIComponent);
 
 function bytes(text) {
   if (Buffer.isBuffer(text)) return text;
@@ -189,8 +191,8 @@ function verdict({ name, windows }, [allowed, limit, remaining, wait, reset], ma
 }
 
 function setHeaders(res, verdicts, legacy) {
-  addToList(res, 'RateLimit-Policy', verdicts.map((v) => `"${v.name}";q=${v.limit};w=${v.window}`));
-  addToList(res, 'RateLimit', verdicts.map((v) => `"${v.name}";r=${v.remaining};t=${v.reset}`));
+  addToList(res, 'RateLimit-Policy', verdicts.map((v) => `"${v.name}";q=${sf(v.limit)};w=${sf(v.window)}`));
+  addToList(res, 'RateLimit', verdicts.map((v) => `"${v.name}";r=${sf(v.remaining)};t=${sf(v.reset)}`));
   if (!legacy) return;
   const share = (v) => (v.limit ? v.remaining / v.limit : 0);
   const smallest = verdicts.reduce((least, v) => (share(v) < share(least) ? v : least));
@@ -199,6 +201,9 @@ function setHeaders(res, verdicts, legacy) {
   res.setHeader('X-RateLimit-Remaining', speaker.remaining);
   res.setHeader('X-RateLimit-Reset', speaker.reset);
 }
+
+/** An integer of a structured field has at most 15 digits (RFC 9651). */
+const sf = (integer) => Math.min(integer, 999_999_999_999_999);
 
 /** Behind what another rateLimit on the way to this route has said. */
 function addToList(res, name, items) {

@@ -91,15 +91,12 @@ impl Limiter for Sliding {
             shift,
             time,
         } = sliding::decide(&log, quota, ask.cost, now, ask.intent);
+        let is_taken = decision.allowed && ask.intent == Intent::Take;
         let change = match &log {
-            Some(log) if decision.allowed => {
-                Change::record(log, shift, time, ask.cost, quota.longest())
-                    .map_err(|Full| store::NO_ROOM)?
-            }
+            Some(log) if is_taken => Change::record(log, shift, time, ask.cost, quota.longest())
+                .map_err(|Full| store::NO_ROOM)?,
             Some(log) if shift > Millis::ZERO => Change::shift(log, shift),
-            None if decision.allowed && ask.intent == Intent::Take => {
-                Change::create(time, ask.cost, quota.longest())
-            }
+            None if is_taken => Change::create(time, ask.cost, quota.longest()),
             _ => return Ok((decision, SlidingPlan::Nothing)),
         };
         let plan = SlidingPlan::Compact {

@@ -106,7 +106,8 @@ pub fn load_log<'k>(key: &'k mut Key, now: Millis) -> Result<Option<View<'k>>, E
     if key.kind() == Kind::Missing {
         return Ok(None);
     }
-    // The length first: looking at the bytes makes a raw string of whatever it is.
+    // The length first: looking at the bytes makes a raw string of whatever it is. The header twice, here and in `read_at`: a view
+    // that could be returned from here would hold the key on the way to the error, too.
     if key.kind() != Kind::String || !View::fits(key.string_len()) || !View::is_log(key.bytes()) {
         return Err(wrong_type(key));
     }

@@ -44,7 +44,7 @@ pub(super) fn free() {
     for text in OFFSET.iter().chain([&PXAT]) {
         let text = text.swap(ptr::null_mut(), Ordering::Relaxed);
         if !text.is_null() {
-            // SAFETY: made by `make`, and nobody has it any more.
+            // SAFETY: made by `make`. Where the server still has it to send, it has counted that, and this gives up our share only.
             unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), text) };
         }
     }

@@ -56,7 +56,7 @@ pub struct Key<'a> {
     access: Access,
     /// What it held when it was opened, or since it was given a string.
     kind: Kind,
-    /// Where its string lies, once that was asked for; until the string is resized.
+    /// Where its string lies, once that was asked for; until the string is resized or its expiry set.
     string: Option<(*mut u8, usize)>,
 }
 
@@ -122,8 +122,8 @@ impl<'a> Key<'a> {
     /// with its header, as it does after loading, comes apart by this: nothing but its encoding changes.
     pub fn bytes(&mut self) -> &[u8] {
         let (bytes, len) = self.string();
-        // SAFETY: the memory stays until the string is resized or the key closed, which the borrow of `self` forbids; nothing
-        // else runs in the meantime.
+        // SAFETY: the memory stays until the string is resized, its expiry set or the key closed, which the borrow of `self` forbids;
+        // nothing else runs in the meantime.
         unsafe { slice::from_raw_parts(bytes, len) }
     }
 
@@ -238,6 +238,8 @@ impl<'a> Key<'a> {
 
     /// Makes the key expire at `time`. The key exists.
     pub fn expire_at(&mut self, time: Millis) {
+        // The server may move what it keeps of the key.
+        self.string = None;
         // SAFETY: as in `expires_at`; `handle` is open for writing.
         unsafe {
             match raw::RedisModule_SetAbsExpire {

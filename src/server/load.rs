@@ -255,22 +255,20 @@ macro_rules! module {
             argv: *mut *mut redis_module::raw::RedisModuleString,
             argc: std::ffi::c_int,
         ) -> std::ffi::c_int {
-            let loaded = std::panic::catch_unwind(|| {
+            let begun = std::panic::catch_unwind(|| {
                 // SAFETY: the server calls this first, with its own context and arguments.
                 unsafe { $crate::server::OnLoad::begin(ctx, argv, argc, $name, $version) }
-                    .is_some_and(|on_load| {
-                        let is_loaded = $load(&on_load);
-                        if !is_loaded {
-                            // The server will not call for it.
-                            $crate::server::unload();
-                        }
-                        is_loaded
-                    })
             });
-            match loaded {
-                Ok(true) => redis_module::raw::REDISMODULE_OK as std::ffi::c_int,
-                _ => redis_module::raw::REDISMODULE_ERR as std::ffi::c_int,
+            let Ok(Some(on_load)) = begun else {
+                return redis_module::raw::REDISMODULE_ERR as std::ffi::c_int;
+            };
+            let loaded = std::panic::catch_unwind(|| $load(&on_load));
+            if let Ok(true) = loaded {
+                return redis_module::raw::REDISMODULE_OK as std::ffi::c_int;
             }
+            // The server will not call for it.
+            let _ = std::panic::catch_unwind($crate::server::unload);
+            redis_module::raw::REDISMODULE_ERR as std::ffi::c_int
         }
 
         /// The server unloads the module.

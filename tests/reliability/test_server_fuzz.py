@@ -67,7 +67,7 @@ class Fuzzer:
     def __init__(self, seed: int):
         self.dice = random.Random(seed)
         self.now = NOW
-        self.blobs = [b"\xa1\x01", b"\xa2\x01", b"\xa3\x01", b"\xa4\x01", b"\xa5\x01"]
+        self.blobs = [b"\xa1\x01", b"\xa2\x02", b"\xa3\x01", b"\xa4\x01", b"\xa5\x01"]
 
     def one(self, *of):
         return self.dice.choice(of)

@@ -15,6 +15,7 @@ KeyFunction = Callable[[Request], Key | None]
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)")
+BRACES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 UNITS = {"ms": 1, "s": 1000, "": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}  # in ms
 
 
@@ -57,16 +58,26 @@ class Limit:
         key = self.key(request)
         if key is None:
             return None
-        prefix = f"rl:{self.name}:" if hash_tag is None else f"rl:{{{hash_tag}}}:{self.name}:"
+        # A brace would end the hash tag, or make it empty.
+        tag = f"{{{hash_tag.translate(BRACES)}}}:" if hash_tag else ""
+        prefix = f"rl:{tag}{self.name}:"
         raw = key if isinstance(key, bytes) else key.encode()
         cost = self.cost if isinstance(self.cost, int) else self.cost(request)
         return [prefix.encode() + raw, *self.rule.split()[1:], "COST", cost]
 
     def policy(self, reply: Reply) -> str:
-        return f'"{self.name}";q={reply.limit};w={self.windows[reply.limit]}'
+        return f'"{self.name}";q={field_integer(reply.limit)};w={self._window(reply)}'
+
+    def _window(self, reply: Reply) -> int:
+        return field_integer(self.windows[reply.limit])
 
     def state(self, reply: Reply) -> str:
-        return f'"{self.name}";r={reply.remaining};t={seconds(reply.reset_ms)}'
+        return f'"{self.name}";r={field_integer(reply.remaining)};t={seconds(reply.reset_ms)}'
+
+
+def field_integer(value: int) -> int:
+    """As a structured field can hold it: 15 digits (RFC 9651)."""
+    return min(value, 999_999_999_999_999)
 
 
 def seconds(ms: int) -> int:

@@ -68,6 +68,9 @@ pub(crate) fn fields(limits: &[&Limit], decisions: &[Decision], legacy: bool) ->
         .map(|(limit, decision)| {
             let (name, q, r) = (&limit.name, decision.limit, decision.remaining);
             let (w, t) = (limit.algorithm.window(q), seconds(decision.reset_ms));
+            // An integer of a structured field has at most 15 digits (RFC 9651).
+            const MOST: i64 = 999_999_999_999_999;
+            let (q, r, w) = (q.min(MOST), r.min(MOST), w.min(MOST as u128));
             (
                 format!("\"{name}\";q={q};w={w}"),
                 format!("\"{name}\";r={r};t={t}"),

@@ -103,10 +103,19 @@ impl RateLimiter {
     }
 
     /// The layer that puts these limits in front of a route, all of them or none.
+    ///
+    /// # Panics
+    ///
+    /// If two of them have the same name: they could meet in one key.
     pub fn layer(&self, limits: impl IntoIterator<Item = Limit>) -> RateLimit {
+        let limits: Vec<Limit> = limits.into_iter().collect();
+        for (i, limit) in limits.iter().enumerate() {
+            let is_first = limits[..i].iter().all(|other| other.name != limit.name);
+            assert!(is_first, "two limits have the name {:?}", limit.name);
+        }
         RateLimit(Arc::new(Guard {
             limiter: self.clone(),
-            limits: limits.into_iter().collect(),
+            limits,
         }))
     }
 }

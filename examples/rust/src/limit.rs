@@ -130,15 +130,17 @@ impl Limit {
     ///
     /// # Panics
     ///
-    /// If the name is not of printable ASCII without `"` and `\`: it stands in headers and in JSON.
+    /// If the name is not of letters, digits and `_ . -`: a colon would let two limits meet in one key, quotes would have to
+    /// be escaped in headers.
     pub fn new<K: Into<Vec<u8>>>(
         name: impl Into<String>,
         algorithm: Algorithm,
         key: impl Fn(&Parts) -> Option<K> + Send + Sync + 'static,
     ) -> Self {
         let name = name.into();
-        let fits = |byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
-        assert!(name.bytes().all(fits), "not a name for a limit: {name:?}");
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        let is_name = !name.is_empty() && name.bytes().all(fits);
+        assert!(is_name, "not a name for a limit: {name:?}");
         Self {
             name,
             algorithm,
@@ -176,7 +178,8 @@ pub(crate) fn question<'a>(
     if several {
         command.arg("RL.ALL");
     }
-    let prefix = tag.map_or(b"rl:".to_vec(), |tag| [b"rl:{", tag, b"}:"].concat());
+    let tag = tag.filter(|tag| !tag.is_empty()).map(without_braces);
+    let prefix = tag.map_or(b"rl:".to_vec(), |tag| [b"rl:{", &tag[..], b"}:"].concat());
     for (limit, key) in limits.iter().zip(keys) {
         let algorithm = &limit.algorithm;
         command
@@ -193,6 +196,20 @@ pub(crate) fn question<'a>(
         }
     }
     (limits, command)
+}
+
+/// A brace would end the hash tag, or make it empty.
+fn without_braces(tag: &[u8]) -> Vec<u8> {
+    let mut written = Vec::with_capacity(tag.len());
+    for byte in tag {
+        match byte {
+            b'%' => written.extend(b"%25"),
+            b'{' => written.extend(b"%7B"),
+            b'}' => written.extend(b"%7D"),
+            other => written.push(*other),
+        }
+    }
+    written
 }
 
 /// Counts by the value of a header, byte for byte; without it the limit does not apply.
