@@ -78,6 +78,8 @@ test: build .venv/ready ## Run the Rust tests, then the suite on all four server
 	@$(call packages,redis-server redis-cli faketime valgrind)
 	mkdir -p target
 	failed=0
+	cargo build --release --locked --example meddler
+	chmod +x target/release/examples/libmeddler.so
 	cargo test --locked 2>&1 | tee target/cargo-test.log || failed=1
 	CARGO_TARGET_DIR=target/examples/rust cargo test --locked --manifest-path examples/rust/Cargo.toml 2>&1 \
 		| tee -a target/cargo-test.log || failed=1
@@ -150,7 +152,7 @@ lint: .venv/ready ## Check formatting and lints of Rust and Python
 .PHONY: clean
 clean: ## Stop the server and remove all that was built or installed here
 	@$(stop_ours)
-	rm -rf target .venv $(RUN) examples/node/node_modules
+	rm -rf target .venv $(RUN) examples/node/node_modules examples/rust/target examples/python/.venv bench/results/quick.*
 	find . -name __pycache__ -not -path "./.git/*" -prune -exec rm -rf {} +
 
 .venv/pictures-ready: bench/requirements.txt .venv/ready

@@ -99,9 +99,9 @@ def allowing(identity: str, label: str, command: Command) -> Contender:
 
 
 def in_use(identity: str, name: str) -> Contender:
-    command = (name, KEY, 10**9, 1)
+    command = (name, KEY, 100_000, 1)
     return Contender(
-        identity, f"{name} k 1000000000 1, 20 used", command, (seed(*command, "COST", 20),), 1
+        identity, f"{name} k 100000 1, 20 used", command, (seed(*command, "COST", 20),), 1
     )
 
 
@@ -129,7 +129,7 @@ SLIDING_LONG = Contender(
     keys=300,
 )
 LUA_FIXED = allowing("lua-fixed", "Lua fixed window", script("fixed", 60, PLENTY))
-LUA_TOKEN = allowing("lua-token", "Lua token bucket", script("token", 10**9, 1))
+LUA_TOKEN = allowing("lua-token", "Lua token bucket", script("token", 100_000, 1))
 LUA_SLIDING = Contender(
     "lua-sliding",
     "Lua sliding log, 100 entries",

@@ -152,7 +152,7 @@ def test_all_algorithms_on_one_primary(pair):
 
 
 def test_a_log_takes_as_much_memory_on_a_replica(pair):
-    """A server that lengthens a string keeps room behind it: growth is sent so that none is kept."""
+    """A server that lengthens a string keeps room behind it; growth is sent so that none is."""
     with pair.primary.wire() as wire:
         for start in range(0, 20_000, 1_000):
             times = range(NOW + start, NOW + start + 1_000)

@@ -40,7 +40,9 @@ gather() {
 	mkdir "$root"
 	cp --parents LICENSE README.md CHANGELOG.md tools/swap-module.sh tools/exporter.lua "$root"
 	find docs -name '*.md' -exec cp --parents --target-directory "$root" {} +
-	cp --parents docs/pictures/*.svg "$root"
+	cp --parents docs/pictures/*.svg bench/results/full.svg bench/scripts/*.lua CONTRIBUTING.md "$root"
+	find examples -type f -not -path '*/node_modules/*' -not -path '*/target/*' -not -path '*/.venv/*' \
+		-not -path '*/__pycache__/*' -not -path '*.egg-info/*' -exec cp --parents --target-directory "$root" {} +
 	# A server refuses to load a file without its exec bit.
 	install -m 755 "$module" "$root/libredis_rl.so"
 	strip --strip-unneeded "$root/libredis_rl.so"

@@ -89,33 +89,29 @@ fn parse(call: &Call) -> Result<(Vec<Box<dyn Clause>>, Moment), Error> {
 }
 
 /// Takes from all, or from none: what each answers.
+///
+/// Each key is open only while its own clause is decided. Whatever happens to a key is an event, and a module that listens may act
+/// on any other key at once: a handle kept meanwhile would dangle.
 fn decide(call: &Call, asked: &[Box<dyn Clause>], moment: Moment) -> Result<Vec<Decision>, Error> {
-    // Everything is decided, and every error found, before anything is written.
-    let mut decisions = Vec::with_capacity(asked.len());
-    let mut plans = Vec::with_capacity(asked.len());
-    for clause in asked {
-        let (decision, plan) = clause.plan(call, moment, Intent::Take)?;
-        decisions.push(decision);
-        plans.push(plan);
-    }
-    if decisions.iter().all(|decision| decision.allowed) {
-        for plan in plans {
-            plan.carry_out()?;
+    let ask_each = |intent| -> Result<Vec<Decision>, Error> {
+        let mut decisions = Vec::with_capacity(asked.len());
+        for clause in asked {
+            decisions.push(clause.decide(call, moment, intent)?);
         }
-        return Ok(decisions);
+        Ok(decisions)
+    };
+    // A look at each first: it finds every reason, errors too, for which nothing may be taken.
+    let looks = ask_each(Intent::Look)?;
+    if looks.iter().all(|look| look.allowed) {
+        return ask_each(Intent::Take);
     }
-    // What denies may have been moved, after a changed clock; or its wait would never shrink.
-    for (plan, decision) in plans.into_iter().zip(&decisions) {
-        if !decision.allowed {
-            plan.carry_out()?;
+    // What denies is asked like by its own command, which writes nothing, unless the clock was changed: then the state is moved.
+    for (clause, look) in asked.iter().zip(&looks) {
+        if !look.allowed {
+            clause.decide(call, moment, Intent::Take)?;
         }
     }
-    // The others took nothing: they answer as they stand.
-    let looks = asked.iter().map(|clause| {
-        let (decision, _) = clause.plan(call, moment, Intent::Look)?;
-        Ok(decision)
-    });
-    looks.collect()
+    Ok(looks)
 }
 
 impl Command for All {

@@ -1,7 +1,7 @@
 //! A limiter as part of another command: a word that names it, its key, and its arguments.
 
 use super::args::{Args, Options};
-use super::limiter::{Ask, Limiter, Plan};
+use super::limiter::{Ask, Limiter};
 use super::moment::Moment;
 use super::{counter, fixed, leaky, sliding, token};
 use crate::limiter::{Decision, Intent, Millis};
@@ -15,30 +15,8 @@ pub trait Clause {
     fn ask<'a>(&self, call: &'a Call<'a>, moment: Moment, intent: Intent) -> Ask<'a>;
     /// Its own `AT`.
     fn at(&self) -> Option<Millis>;
-    /// Asks it, and writes nothing yet.
-    fn plan<'a>(
-        &'a self,
-        call: &'a Call<'a>,
-        moment: Moment,
-        intent: Intent,
-    ) -> Result<(Decision, Box<dyn CarryOut + 'a>), Error>;
-}
-
-/// What has to be written for a clause.
-pub trait CarryOut {
-    /// Writes it.
-    fn carry_out(self: Box<Self>) -> Result<(), Error>;
-}
-
-struct Asked<'a, P> {
-    ask: Ask<'a>,
-    plan: P,
-}
-
-impl<P: Plan> CarryOut for Asked<'_, P> {
-    fn carry_out(self: Box<Self>) -> Result<(), Error> {
-        self.plan.carry_out(&self.ask)
-    }
+    /// Asks it.
+    fn decide(&self, call: &Call, moment: Moment, intent: Intent) -> Result<Decision, Error>;
 }
 
 struct Parsed<L: Limiter> {
@@ -66,15 +44,8 @@ impl<L: Limiter> Clause for Parsed<L> {
         self.options.at
     }
 
-    fn plan<'a>(
-        &'a self,
-        call: &'a Call<'a>,
-        moment: Moment,
-        intent: Intent,
-    ) -> Result<(Decision, Box<dyn CarryOut + 'a>), Error> {
-        let ask = self.ask(call, moment, intent);
-        let (decision, plan) = L::plan(&ask, &self.quota)?;
-        Ok((decision, Box::new(Asked { ask, plan })))
+    fn decide(&self, call: &Call, moment: Moment, intent: Intent) -> Result<Decision, Error> {
+        L::decide(&self.ask(call, moment, intent), &self.quota)
     }
 }
 

@@ -19,7 +19,7 @@ pub trait Limiter {
 
     /// Reads what stands behind the key.
     fn parse(args: &mut Args) -> Result<(Self::Quota, Options), Error>;
-    /// Looks up and decides. Nothing is written yet; the key stays open in the plan.
+    /// Looks up and decides. Nothing is written yet. The key stays open in the plan, so nothing else may happen until that is carried out.
     fn plan<'a>(ask: &Ask<'a>, quota: &Self::Quota) -> Result<(Decision, Self::Plan<'a>), Error>;
 
     /// Looks up, decides, and writes what changed.

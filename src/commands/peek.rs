@@ -31,8 +31,7 @@ impl Command for Peek {
         let peek = || {
             let clause = clause(&mut Args::new(call))?;
             let moment = Moment::of(call, clause.at());
-            let (decision, _) = clause.plan(call, moment, Intent::Look)?;
-            Ok(decision)
+            clause.decide(call, moment, Intent::Look)
         };
         let decided = peek();
         Counted::Peek.count(&decided, |decision| decision.allowed);
