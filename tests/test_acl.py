@@ -114,6 +114,7 @@ def test_a_log_in_a_sorted_set_needs_no_other_command(r, wire, become):
 def test_what_tells_of_all_keys_is_not_for_every_limiter_user(wire, become):
     if "rate_limit" not in {category.decode() for category in wire("ACL", "CAT")}:
         pytest.skip("this server has no categories for modules")
+    assert wire("RL.STATS", "RESET") == "OK"
     user = become("~mine:*", "+@rate_limit")
     assert user("RL.FIXED", "mine:k", 60, 0)[0] == 0
     for command in ("RL.STATS", "RL.TOP"):
