@@ -86,6 +86,18 @@ impl<'a> Args<'a> {
         Ok(argument)
     }
 
+    /// Whether `word` is all that comes; false where nothing does, and `otherwise` where it is something else.
+    pub fn ends_with(&mut self, word: &[u8], otherwise: &'static CStr) -> Result<bool, Error> {
+        if self.is_end() {
+            return Ok(false);
+        }
+        if self.take()?.eq_ignore_ascii_case(word) && self.is_end() {
+            Ok(true)
+        } else {
+            error(otherwise)
+        }
+    }
+
     /// The key, as its place among the arguments.
     pub fn key(&mut self) -> Result<usize, Error> {
         let place = self.next;

@@ -2,8 +2,8 @@
 
 use super::args::{Args, Most, Options, error};
 use super::grammar;
-use super::limiter::{Ask, Limiter, Plan};
-use super::store::{self, Save};
+use super::limiter::{Ask, Limiter};
+use super::store;
 use super::tally::Counted;
 use crate::limiter::Decision;
 use crate::limiter::counter::{self, ANY, FEW, MAX_BUCKETS, Quota};
@@ -31,7 +31,6 @@ pub const DOCS: Docs = Docs {
 impl Limiter for Counter {
     const COUNTED: Counted = Counted::Counter;
     type Quota = Quota;
-    type Plan<'a> = CounterPlan<'a>;
 
     fn parse(args: &mut Args) -> Result<(Quota, Options), Error> {
         const DEFAULT_BUCKETS: usize = 10;
@@ -61,52 +60,27 @@ impl Limiter for Counter {
         Ok((quota, options))
     }
 
-    fn plan<'a>(ask: &Ask<'a>, quota: &Quota) -> Result<(Decision, Self::Plan<'a>), Error> {
+    fn decide(ask: &Ask, quota: &Quota) -> Result<Decision, Error> {
         let key = ask.open()?;
         if quota.buckets < FEW && counter::Counter::<FEW>::holds(key.string_len()) {
-            let (decision, plan) = plan_with_room(ask, key, quota)?;
-            Ok((decision, CounterPlan::Few(plan)))
+            decide_with_room::<FEW>(ask, key, quota)
         } else {
-            let (decision, plan) = plan_with_room(ask, key, quota)?;
-            Ok((decision, CounterPlan::Any(plan)))
+            decide_with_room::<ANY>(ask, key, quota)
         }
     }
 }
 
-/// The plan for a counter, which differ in size.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would be an allocation a call"
-)]
-pub enum CounterPlan<'a> {
-    /// Most.
-    Few(Save<'a, counter::Counter<FEW>>),
-    /// Any.
-    Any(Save<'a, counter::Counter<ANY>>),
-}
-
-impl Plan for CounterPlan<'_> {
-    fn carry_out(self, ask: &Ask) -> Result<(), Error> {
-        match self {
-            Self::Few(plan) => plan.carry_out(ask),
-            Self::Any(plan) => plan.carry_out(ask),
-        }
-    }
-}
-
-fn plan_with_room<'a, const ROOM: usize>(
-    ask: &Ask<'a>,
-    mut key: Key<'a>,
+fn decide_with_room<const ROOM: usize>(
+    ask: &Ask,
+    mut key: Key,
     quota: &Quota,
-) -> Result<(Decision, Save<'a, counter::Counter<ROOM>>), Error> {
+) -> Result<Decision, Error> {
     let stored: Option<counter::Counter<ROOM>> = store::load(&mut key)?;
     let mut counter = stored.unwrap_or_else(|| counter::Counter::for_quota(quota));
     let now = ask.moment.now.floor_millis();
     let verdict = counter::decide(&mut counter, quota, ask.cost, now, ask.intent);
-    let plan = Save {
-        key,
-        next: verdict.is_changed.then_some(counter),
-        lifetime: verdict.lifetime,
-    };
-    Ok((verdict.decision, plan))
+    if verdict.is_changed {
+        store::save(&mut key, &counter, verdict.lifetime, ask)?;
+    }
+    Ok(verdict.decision)
 }

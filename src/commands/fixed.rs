@@ -3,7 +3,7 @@
 use super::args::{Args, MAX_DURATION, Most, Options, error};
 use super::grammar;
 use super::limiter::{Ask, Limiter};
-use super::store::{self, Save};
+use super::store;
 use super::tally::Counted;
 use crate::limiter::fixed::{self, Quota};
 use crate::limiter::{Decision, Millis};
@@ -30,7 +30,6 @@ pub const DOCS: Docs = Docs {
 impl Limiter for Fixed {
     const COUNTED: Counted = Counted::Fixed;
     type Quota = Quota;
-    type Plan<'a> = Save<'a, fixed::Fixed>;
 
     fn parse(args: &mut Args) -> Result<(Quota, Options), Error> {
         let window = args.window()?;
@@ -58,16 +57,14 @@ impl Limiter for Fixed {
         Ok((quota, options))
     }
 
-    fn plan<'a>(ask: &Ask<'a>, quota: &Quota) -> Result<(Decision, Self::Plan<'a>), Error> {
+    fn decide(ask: &Ask, quota: &Quota) -> Result<Decision, Error> {
         let mut key = ask.open()?;
         let state = store::load(&mut key)?;
         let now = ask.moment.now.floor_millis();
         let outcome = fixed::decide(state, quota, ask.cost, now, ask.intent);
-        let plan = Save {
-            key,
-            next: outcome.next,
-            lifetime: outcome.lifetime,
-        };
-        Ok((outcome.decision, plan))
+        if let Some(next) = &outcome.next {
+            store::save(&mut key, next, outcome.lifetime, ask)?;
+        }
+        Ok(outcome.decision)
     }
 }

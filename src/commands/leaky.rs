@@ -2,7 +2,7 @@
 
 use super::args::{Args, Options};
 use super::limiter::{Ask, Limiter};
-use super::store::{self, Save};
+use super::store;
 use super::tally::Counted;
 use super::token;
 use crate::limiter::Decision;
@@ -25,21 +25,18 @@ pub const DOCS: Docs = Docs {
 impl Limiter for Leaky {
     const COUNTED: Counted = Counted::Leaky;
     type Quota = Quota;
-    type Plan<'a> = Save<'a, state::Leaky>;
 
     fn parse(args: &mut Args) -> Result<(Quota, Options), Error> {
         token::parse_bucket(args, c"ERR unknown option; RL.LEAKY knows COST n and AT ms")
     }
 
-    fn plan<'a>(ask: &Ask<'a>, quota: &Quota) -> Result<(Decision, Self::Plan<'a>), Error> {
+    fn decide(ask: &Ask, quota: &Quota) -> Result<Decision, Error> {
         let mut key = ask.open()?;
         let state = store::load::<state::Leaky>(&mut key)?.map(|leaky| leaky.0);
         let outcome = bucket::decide_leaky(state, quota, ask.cost, ask.moment.now, ask.intent);
-        let plan = Save {
-            key,
-            next: outcome.next.map(state::Leaky::of),
-            lifetime: outcome.lifetime,
-        };
-        Ok((outcome.decision, plan))
+        if let Some(next) = outcome.next {
+            store::save(&mut key, &state::Leaky::of(next), outcome.lifetime, ask)?;
+        }
+        Ok(outcome.decision)
     }
 }

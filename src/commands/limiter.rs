@@ -14,26 +14,11 @@ pub trait Limiter {
     const COUNTED: Counted;
     /// What it asks for.
     type Quota;
-    /// What has to be written after a decision.
-    type Plan<'a>: Plan;
 
     /// Reads what stands behind the key.
     fn parse(args: &mut Args) -> Result<(Self::Quota, Options), Error>;
-    /// Looks up and decides. Nothing is written yet. The key stays open in the plan, so nothing else may happen until that is carried out.
-    fn plan<'a>(ask: &Ask<'a>, quota: &Self::Quota) -> Result<(Decision, Self::Plan<'a>), Error>;
-
     /// Looks up, decides, and writes what changed.
-    fn decide(ask: &Ask, quota: &Self::Quota) -> Result<Decision, Error> {
-        let (decision, plan) = Self::plan(ask, quota)?;
-        plan.carry_out(ask)?;
-        Ok(decision)
-    }
-}
-
-/// What has to be written after a decision, which can be nothing.
-pub trait Plan {
-    /// Writes it, unless the intent of `ask`, with which it was made, is to look.
-    fn carry_out(self, ask: &Ask) -> Result<(), Error>;
+    fn decide(ask: &Ask, quota: &Self::Quota) -> Result<Decision, Error>;
 }
 
 /// One question to one limiter.

@@ -1,12 +1,12 @@
 //! `RL.SLIDING key window max [window max ...] [COST n] [AT ms]`
 
 use super::args::{Args, Most, Options, error};
-use super::limiter::{Ask, Limiter, Plan};
+use super::limiter::{Ask, Limiter};
 use super::tally::Counted;
 use super::{settings, sorted_log, store};
 use crate::limiter::sliding::{self, Quota, Tier, Verdict};
-use crate::limiter::{Decision, Intent, Lifetime, Millis};
-use crate::server::{Arg, ArgKind, Docs, Error, Key, Kind};
+use crate::limiter::{Decision, Intent, Millis};
+use crate::server::{Arg, ArgKind, Docs, Error, Kind};
 use crate::state::log::{Change, Full};
 
 /// The sliding window log.
@@ -61,7 +61,6 @@ fn quota(args: &mut Args) -> Result<Quota, Error> {
 impl Limiter for Sliding {
     const COUNTED: Counted = Counted::Sliding;
     type Quota = Quota;
-    type Plan<'a> = SlidingPlan<'a>;
 
     fn parse(args: &mut Args) -> Result<(Quota, Options), Error> {
         let quota = quota(args)?;
@@ -73,7 +72,7 @@ impl Limiter for Sliding {
         Ok((quota, options))
     }
 
-    fn plan<'a>(ask: &Ask<'a>, quota: &Quota) -> Result<(Decision, Self::Plan<'a>), Error> {
+    fn decide(ask: &Ask, quota: &Quota) -> Result<Decision, Error> {
         let now = ask.moment.now.floor_millis();
         let mut key = ask.open()?;
         let is_sorted_set = match key.kind() {
@@ -82,8 +81,15 @@ impl Limiter for Sliding {
             _ => false,
         };
         if is_sorted_set {
-            let (decision, plan) = sorted_log::plan(ask, key, quota, now)?;
-            return Ok((decision, SlidingPlan::SortedSet(plan)));
+            let (expiry, is_new) = (key.expires_at(), key.kind() == Kind::Missing);
+            let usage = (ask.intent == Intent::Look).then(|| key.usage());
+            // The server's own commands do the rest, for which the key may not be open.
+            drop(key);
+            let decision = sorted_log::decide(ask, quota, now, is_new, expiry);
+            if let Some(usage) = usage {
+                ask.open()?.set_usage(usage);
+            }
+            return decision;
         }
         let log = store::load_log(&mut key, now)?;
         let Verdict {
@@ -91,53 +97,20 @@ impl Limiter for Sliding {
             shift,
             time,
         } = sliding::decide(&log, quota, ask.cost, now, ask.intent);
-        let is_taken = decision.allowed && ask.intent == Intent::Take;
+        // For a look, too: RL.ALL has to know of a log that is full before it takes from any other.
         let change = match &log {
-            Some(log) if is_taken => Change::record(log, shift, time, ask.cost, quota.longest())
-                .map_err(|Full| store::NO_ROOM)?,
+            Some(log) if decision.allowed => {
+                Change::record(log, shift, time, ask.cost, quota.longest())
+                    .map_err(|Full| store::NO_ROOM)?
+            }
             Some(log) if shift > Millis::ZERO => Change::shift(log, shift),
-            None if is_taken => Change::create(time, ask.cost, quota.longest()),
-            _ => return Ok((decision, SlidingPlan::Nothing)),
+            None if decision.allowed && ask.intent == Intent::Take => {
+                Change::create(time, ask.cost, quota.longest())
+            }
+            _ => return Ok(decision),
         };
-        let plan = SlidingPlan::Compact {
-            key,
-            change,
-            lifetime: Verdict::lifetime(time, change.horizon(), now),
-        };
-        Ok((decision, plan))
-    }
-}
-
-/// What has to be written of a log.
-pub enum SlidingPlan<'a> {
-    /// Nothing.
-    Nothing,
-    /// A change of a string.
-    Compact {
-        /// Which string.
-        key: Key<'a>,
-        /// What changes.
-        change: Change,
-        /// How long it matters then.
-        lifetime: Lifetime,
-    },
-    /// A change of a sorted set.
-    SortedSet(sorted_log::SortedPlan<'a>),
-}
-
-impl Plan for SlidingPlan<'_> {
-    fn carry_out(self, ask: &Ask) -> Result<(), Error> {
-        if ask.intent == Intent::Look {
-            return Ok(());
-        }
-        match self {
-            Self::Nothing => Ok(()),
-            Self::Compact {
-                mut key,
-                change,
-                lifetime,
-            } => store::save_log(&mut key, &change, lifetime, ask),
-            Self::SortedSet(plan) => plan.carry_out(ask),
-        }
+        let lifetime = Verdict::lifetime(time, change.horizon(), now);
+        store::save_log(&mut key, &change, lifetime, ask)?;
+        Ok(decision)
     }
 }

@@ -6,10 +6,10 @@
 use ulid::Ulid;
 
 use super::args::error;
-use super::limiter::{Ask, Plan};
+use super::limiter::Ask;
 use crate::limiter::sliding::{self, Log, MAX_WINDOW, Quota};
 use crate::limiter::{Decision, Intent, Lifetime, MAX_INTEGER, Millis};
-use crate::server::{Call, Entry, Error, Key, Kind, SortedSet};
+use crate::server::{Call, Entry, Error, SortedSet};
 
 /// The most that one call can cost here: it adds so many members.
 const MAX_COST: u64 = 1000;
@@ -25,7 +25,7 @@ const REFUSED: Error = Error::Message(
 
 /// A log with at least one request.
 struct SortedLog<'a> {
-    set: SortedSet<'a>,
+    set: &'a SortedSet<'a>,
     count: u64,
     oldest: Entry,
     newest: Entry,
@@ -77,7 +77,7 @@ fn is_log(ends: [&Entry; 2], now: Millis, expires: bool) -> bool {
 }
 
 impl<'a> SortedLog<'a> {
-    fn read(set: SortedSet<'a>, now: Millis, expires: bool) -> Result<Self, Error> {
+    fn read(set: &'a SortedSet<'a>, now: Millis, expires: bool) -> Result<Self, Error> {
         let count = set.count().ok_or(REFUSED)?;
         let ends = [set.entries(0, 0), set.entries(-1, -1)];
         let [Some(oldest), Some(newest)] = ends.map(|end| end.and_then(|mut end| end.pop())) else {
@@ -114,103 +114,82 @@ impl Log for SortedLog<'_> {
     }
 }
 
-/// What has to be written of a log in a sorted set.
-pub struct SortedPlan<'a> {
-    set: SortedSet<'a>,
-    log: Option<SortedLog<'a>>,
-    verdict: sliding::Verdict,
-    window: Millis,
-    now: Millis,
-    /// When the key expires now, if it does.
-    expiry: Option<Millis>,
-}
-
-/// Looks up and decides. The server's own commands do it, for which the key may not be open.
-pub fn plan<'a>(
-    ask: &Ask<'a>,
-    key: Key<'a>,
+/// Looks up, decides, and writes what changed. `expiry` is when the key expires now, if it does.
+pub fn decide(
+    ask: &Ask,
     quota: &Quota,
     now: Millis,
-) -> Result<(Decision, SortedPlan<'a>), Error> {
+    is_new: bool,
+    expiry: Option<Millis>,
+) -> Result<Decision, Error> {
     if ask.cost > MAX_COST {
         return error(c"ERR COST must be an integer from 1 to 1000 for a log in a sorted set");
     }
-    let (expiry, is_new) = (key.expires_at(), key.kind() == Kind::Missing);
-    let usage = (ask.intent == Intent::Look).then(|| key.usage());
-    drop(key);
     let set = ask.call.sorted_set(ask.key).ok_or(Error::Arity)?;
-    let decided = (|| {
-        let log = if is_new {
-            None
-        } else {
-            Some(SortedLog::read(set, now, expiry.is_some())?)
-        };
-        let verdict = sliding::decide(&log, quota, ask.cost, now, ask.intent);
-        Ok((log, verdict))
-    })();
-    if let Some(usage) = usage {
-        ask.open()?.set_usage(usage);
-    }
-    let (log, verdict) = decided?;
-    let plan = SortedPlan {
-        set,
-        log,
-        verdict,
-        window: quota.longest().window,
-        now,
-        expiry,
+    let log = if is_new {
+        None
+    } else {
+        Some(SortedLog::read(&set, now, expiry.is_some())?)
     };
-    Ok((verdict.decision, plan))
+    let verdict = sliding::decide(&log, quota, ask.cost, now, ask.intent);
+    if ask.intent == Intent::Take {
+        write(ask, quota, now, &set, log.as_ref(), &verdict, expiry).ok_or(REFUSED)?;
+    }
+    Ok(verdict.decision)
 }
 
-impl Plan for SortedPlan<'_> {
-    fn carry_out(self, ask: &Ask) -> Result<(), Error> {
-        self.write(ask).ok_or(REFUSED)
-    }
+/// How far back the log has to remember: at least over `window`, which this call looks back.
+fn horizon(
+    ask: &Ask,
+    window: Millis,
+    now: Millis,
+    log: &SortedLog,
+    expiry: Option<Millis>,
+) -> Millis {
+    // What our members tell, and what a script asked for by its expiry. Our own expiry tells the same as our members.
+    let age = now - time_of(&log.newest);
+    let asked = expiry.map(|expiry| ask.moment.span(age, expiry, window));
+    let ends = [&log.oldest, &log.newest].map(|end| Id::horizon(&end.member));
+    let earlier = ends
+        .into_iter()
+        .chain([asked])
+        .flatten()
+        .max()
+        .unwrap_or(window);
+    earlier.clamp(window, MAX_WINDOW)
 }
 
-impl SortedPlan<'_> {
-    /// How far back the log has to remember: at least over the window that this call looks back.
-    fn horizon(&self, ask: &Ask) -> Millis {
-        let Some(log) = &self.log else {
-            return self.window;
-        };
-        // What our members tell, and what a script asked for by its expiry. Our own expiry tells the same as our members.
-        let age = self.now - time_of(&log.newest);
-        let asked = self
-            .expiry
-            .map(|expiry| ask.moment.span(age, expiry, self.window));
-        let ends = [&log.oldest, &log.newest].map(|end| Id::horizon(&end.member));
-        let earlier = ends.into_iter().chain([asked]).flatten().max();
-        earlier
-            .unwrap_or(self.window)
-            .clamp(self.window, MAX_WINDOW)
+fn write(
+    ask: &Ask,
+    quota: &Quota,
+    now: Millis,
+    set: &SortedSet,
+    log: Option<&SortedLog>,
+    verdict: &sliding::Verdict,
+    expiry: Option<Millis>,
+) -> Option<()> {
+    let is_moved = verdict.shift > Millis::ZERO;
+    if !verdict.decision.allowed && !is_moved {
+        return Some(());
     }
-
-    fn write(&self, ask: &Ask) -> Option<()> {
-        let (set, log, verdict) = (self.set, self.log.as_ref(), &self.verdict);
-        let is_moved = verdict.shift > Millis::ZERO;
-        if !verdict.decision.allowed && !is_moved {
-            return Some(());
+    let window = quota.longest().window;
+    let horizon = log.map_or(window, |log| horizon(ask, window, now, log, expiry));
+    if is_moved && let Some(log) = log {
+        set.remove_up_to((time_of(&log.newest) - horizon).0)?;
+        shift(set, verdict.shift)?;
+    }
+    if verdict.decision.allowed {
+        // First the new ones: a set that runs empty is gone, and its expiry with it.
+        set.put(&members(ask, log, verdict.time, horizon))?;
+        if log.is_some() {
+            set.remove_up_to((verdict.time - horizon).0)?;
         }
-        let horizon = self.horizon(ask);
-        if is_moved && let Some(log) = log {
-            set.remove_up_to((time_of(&log.newest) - horizon).0)?;
-            shift(set, verdict.shift)?;
-        }
-        if verdict.decision.allowed {
-            // First the new ones: a set that runs empty is gone, and its expiry with it.
-            set.put(&members(ask, log, verdict.time, horizon))?;
-            if log.is_some() {
-                set.remove_up_to((verdict.time - horizon).0)?;
-            }
-        }
-        // Exact, as a script's log has nothing else to tell its horizon.
-        let needed = Millis::clamped((verdict.time + horizon - self.now).0.into());
-        match ask.moment.expiry(Lifetime::exact(needed), None) {
-            wanted if wanted == self.expiry => Some(()),
-            wanted => set.expire_at(wanted?),
-        }
+    }
+    // Exact, as a script's log has nothing else to tell its horizon.
+    let lifetime = Lifetime::exact(Millis::clamped((verdict.time + horizon - now).0.into()));
+    match ask.moment.expiry(lifetime, None) {
+        wanted if wanted == expiry => Some(()),
+        wanted => set.expire_at(wanted?),
     }
 }
 
@@ -238,7 +217,7 @@ fn members(ask: &Ask, log: Option<&SortedLog>, time: Millis, horizon: Millis) ->
 }
 
 /// Moves every request back.
-fn shift(set: SortedSet, shift: Millis) -> Option<()> {
+fn shift(set: &SortedSet, shift: Millis) -> Option<()> {
     let count = i64::try_from(set.count()?).ok()?;
     let mut first = 0;
     // Moved from the oldest on, they keep their order, and with it their places.
@@ -266,7 +245,7 @@ pub struct Summary {
 /// What the log in the key named by the `place`-th argument holds, which expires or not. The key is not open.
 pub fn summary(call: &Call, place: usize, expires: bool) -> Result<Summary, Error> {
     let set = call.sorted_set(place).ok_or(Error::Arity)?;
-    let log = SortedLog::read(set, call.now().floor_millis(), expires)?;
+    let log = SortedLog::read(&set, call.now().floor_millis(), expires)?;
     Ok(Summary {
         cost: i64::try_from(log.count).unwrap_or(i64::MAX),
         oldest: time_of(&log.oldest),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use redis_module::RedisValue;
 use redis_module_macros::RedisValue;
 
-use super::args::{Args, error};
+use super::args::Args;
 use super::tally::{self, Counted};
 use crate::server::{Arg, ArgKind, Call, Command, Docs, Error, Info, Reply, Report};
 use crate::stats::Outcome;
@@ -42,10 +42,7 @@ impl Calls {
 impl Command for Stats {
     fn run(call: &Call) -> Result<Reply, Error> {
         let mut args = Args::new(call);
-        if !args.is_end() {
-            if !args.take()?.eq_ignore_ascii_case(b"RESET") || !args.is_end() {
-                return error(c"ERR unknown argument; RL.STATS knows RESET");
-            }
+        if args.ends_with(b"RESET", c"ERR unknown argument; RL.STATS knows RESET")? {
             tally::reset(call.now().floor_millis());
             return Ok(Reply::Value(RedisValue::SimpleStringStatic("OK")));
         }

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::limiter::{Ask, Plan};
+use super::limiter::Ask;
 use crate::limiter::{Intent, Lifetime, Millis};
 use crate::server::{Error, Key, Kind};
 use crate::state::log::{Change, View};
@@ -67,28 +67,11 @@ pub fn load<B: Blob>(key: &mut Key) -> Result<Option<B>, Error> {
     }
 }
 
-/// To store a state of fixed size.
-pub struct Save<'a, B> {
-    /// Where.
-    pub key: Key<'a>,
-    /// What, if it is not what the key holds.
-    pub next: Option<B>,
-    /// For how long.
-    pub lifetime: Lifetime,
-}
-
-impl<B: Blob> Plan for Save<'_, B> {
-    fn carry_out(mut self, ask: &Ask) -> Result<(), Error> {
-        match &self.next {
-            Some(next) if ask.intent == Intent::Take => {
-                save(&mut self.key, next, self.lifetime, ask)
-            }
-            _ => Ok(()),
-        }
+/// Stores `state`, which is not what the key held, for its lifetime. A look stores nothing.
+pub fn save<B: Blob>(key: &mut Key, state: &B, lifetime: Lifetime, ask: &Ask) -> Result<(), Error> {
+    if ask.intent == Intent::Look {
+        return Ok(());
     }
-}
-
-fn save<B: Blob>(key: &mut Key, state: &B, lifetime: Lifetime, ask: &Ask) -> Result<(), Error> {
     let current = key.expires_at();
     let is_resized = key.string_len() != state.encoded_len();
     if is_resized && !key.resize(state.encoded_len()) {
@@ -114,13 +97,16 @@ pub fn load_log<'k>(key: &'k mut Key, now: Millis) -> Result<Option<View<'k>>, E
     Ok(View::read_at(key.bytes(), now))
 }
 
-/// Applies `change` to the log, and keeps it for its lifetime.
+/// Applies `change` to the log, and keeps it for its lifetime. A look changes nothing.
 pub fn save_log(
     key: &mut Key,
     change: &Change,
     lifetime: Lifetime,
     ask: &Ask,
 ) -> Result<(), Error> {
+    if ask.intent == Intent::Look {
+        return Ok(());
+    }
     let current = key.expires_at();
     if let Some(len) = change.new_len() {
         change.gather(key.bytes_mut());

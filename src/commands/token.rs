@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use super::args::{Args, Most, Options, error};
 use super::limiter::{Ask, Limiter};
-use super::store::{self, Save};
+use super::store;
 use super::tally::Counted;
 use crate::limiter::Decision;
 use crate::limiter::bucket::{self, Quota};
@@ -47,21 +47,18 @@ pub fn parse_bucket(
 impl Limiter for Token {
     const COUNTED: Counted = Counted::Token;
     type Quota = Quota;
-    type Plan<'a> = Save<'a, state::Token>;
 
     fn parse(args: &mut Args) -> Result<(Quota, Options), Error> {
         parse_bucket(args, c"ERR unknown option; RL.TOKEN knows COST n and AT ms")
     }
 
-    fn plan<'a>(ask: &Ask<'a>, quota: &Quota) -> Result<(Decision, Self::Plan<'a>), Error> {
+    fn decide(ask: &Ask, quota: &Quota) -> Result<Decision, Error> {
         let mut key = ask.open()?;
         let state = store::load::<state::Token>(&mut key)?.map(|token| token.0);
         let outcome = bucket::decide_token(state, quota, ask.cost, ask.moment.now, ask.intent);
-        let plan = Save {
-            key,
-            next: outcome.next.map(state::Token::of),
-            lifetime: outcome.lifetime,
-        };
-        Ok((outcome.decision, plan))
+        if let Some(next) = outcome.next {
+            store::save(&mut key, &state::Token::of(next), outcome.lifetime, ask)?;
+        }
+        Ok(outcome.decision)
     }
 }

@@ -37,16 +37,16 @@ impl Command for Top {
     fn run(call: &Call) -> Result<Reply, Error> {
         let mut args = Args::new(call);
         let mut most = DEFAULT;
-        if args.is_number_next() && !args.is_end() {
+        if args.is_number_next() {
             most = match grammar::integer(args.take()?) {
                 Some(n) if n > 0 && n <= stats::Top::MOST as u64 => n,
                 _ => return error(c"ERR n must be an integer from 1 to 256"),
             };
         }
-        let is_reset = !args.is_end();
-        if is_reset && (!args.take()?.eq_ignore_ascii_case(b"RESET") || !args.is_end()) {
-            return error(c"ERR unknown argument; RL.TOP knows a number of keys, then RESET");
-        }
+        let is_reset = args.ends_with(
+            b"RESET",
+            c"ERR unknown argument; RL.TOP knows a number of keys, then RESET",
+        )?;
         let mut top = tally::top();
         let now = call.now().floor_millis();
         let entries = top.list(most as usize, now);

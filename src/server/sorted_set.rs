@@ -15,7 +15,6 @@ pub struct Entry {
 }
 
 /// The sorted set in a key. `None` from a method means that the server refused.
-#[derive(Clone, Copy)]
 pub struct SortedSet<'a> {
     call: Call<'a>,
     name: &'a [u8],
