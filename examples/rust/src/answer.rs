@@ -207,6 +207,18 @@ mod tests {
     }
 
     #[test]
+    fn integers_end_where_those_of_structured_fields_do() {
+        let slow = Rate::new(1, Duration::from_millis(u64::MAX));
+        let bucket = Algorithm::token((1 << 53) - 1, slow);
+        let limit = Limit::new("b", bucket, constant("k"));
+        let most = (1 << 53) - 1;
+        let decision = decided([[1, most, most - 1, 0, 1]; 2]).remove(0);
+        let fields = fields(&[&limit], &[decision], false);
+        assert_eq!(fields[POLICY], r#""b";q=999999999999999;w=999999999999999"#);
+        assert_eq!(fields[STATE], r#""b";r=999999999999999;t=1"#);
+    }
+
+    #[test]
     fn refusal_tells_the_longest_wait_unless_it_never_ends() {
         let limits = limits();
         for (waits, told, seconds) in [

@@ -260,6 +260,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_route_has_each_name_once() {
+        let limiter = RateLimiter::new("redis://127.0.0.1:1").unwrap();
+        let limit = || {
+            let second = Duration::from_secs(1);
+            Limit::new("a", Algorithm::fixed(second, 1), constant("k"))
+        };
+        let twice = std::panic::AssertUnwindSafe(|| limiter.layer([limit(), limit()]));
+        assert!(std::panic::catch_unwind(twice).is_err());
+    }
+
     #[tokio::test]
     async fn calls_the_service_that_is_ready_and_passes_on_its_error() {
         let limiter = RateLimiter::new("redis://127.0.0.1:1").unwrap(); // where nobody listens

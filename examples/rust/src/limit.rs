@@ -319,4 +319,24 @@ mod tests {
         assert_eq!(words(&limits, Some(b"t")), all);
         assert!(question(&limits[2..], None, &parts).0.is_empty());
     }
+
+    #[test]
+    fn names_are_such_that_no_two_limits_meet_in_one_key() {
+        let limit = |name: &str| {
+            let second = Duration::from_secs(1);
+            Limit::new(name, Algorithm::fixed(second, 3), constant("k"))
+        };
+        assert_eq!(limit("per-user_v1.2").name, "per-user_v1.2");
+        for name in ["", "a:b", "a b", "a\"", "{a}", "\u{fc}"] {
+            assert!(
+                std::panic::catch_unwind(|| limit(name)).is_err(),
+                "{name:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_hash_tag_has_no_braces() {
+        assert_eq!(without_braces(b"}{%a"), b"%7D%7B%25a");
+    }
 }

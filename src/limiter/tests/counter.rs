@@ -136,3 +136,21 @@ fn a_burst_is_not_forgotten_before_it_leaves() {
     }
     assert!(take(&mut counter, &quota, 1, 1101).decision.allowed);
 }
+
+/// The end comes closer with every call of a sub-window, and with it the latest time at which the key may expire: an expiry at that very
+/// time would have to move with each.
+#[test]
+fn the_expiry_stays_during_a_sub_window() {
+    let quota = Quota {
+        window: Millis(10_000),
+        max: 100,
+        buckets: 10,
+    };
+    let mut counter = <Counter>::for_quota(&quota);
+    let first = take(&mut counter, &quota, 1, 1_000_000).lifetime;
+    for now in [1_000_001, 1_000_500, 1_000_999] {
+        let later = take(&mut counter, &quota, 1, now).lifetime;
+        assert_eq!(Millis(now) + later.needed, Millis(1_000_000) + first.needed);
+        assert!(first.slack.0 <= later.needed.0 / 2, "at {now}");
+    }
+}
