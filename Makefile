@@ -78,9 +78,8 @@ test: build .venv/ready ## Run the Rust tests, then the suite on all four server
 	@$(call packages,redis-server redis-cli faketime valgrind)
 	mkdir -p target
 	failed=0
-	cargo build --release --locked --example meddler
-	chmod +x target/release/examples/libmeddler.so
 	cargo test --locked 2>&1 | tee target/cargo-test.log || failed=1
+	chmod +x target/debug/examples/libmeddler.so  # cargo test has built it
 	CARGO_TARGET_DIR=target/examples/rust cargo test --locked --manifest-path examples/rust/Cargo.toml 2>&1 \
 		| tee -a target/cargo-test.log || failed=1
 	$(PYTHON) -m pytest -c tests/pytest.ini tests $(PYTEST_ARGS) 2>&1 | tee target/pytest.log || failed=1

@@ -3,9 +3,9 @@
 import pytest
 
 from limiters import FIXED, LIMITERS, TOKEN
-from servers import MODULE
+from servers import REPOSITORY
 
-MEDDLER = MODULE.parent / "examples" / "libmeddler.so"
+MEDDLER = REPOSITORY / "target" / "debug" / "examples" / "libmeddler.so"
 NOW = 1_699_999_200_000
 
 
