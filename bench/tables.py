@@ -37,11 +37,11 @@ def main() -> None:
         replace(PAGE, name, text)
 
 
-def cell(measured, digits: int = 2) -> str:
+def cell(measured) -> str:
     if measured is None:
         return ""
     middle, least, most = measured
-    return f"{middle:.{digits}f} ({least:.{digits}f} to {most:.{digits}f})"
+    return f"{middle:.2f} ({least:.2f} to {most:.2f})"
 
 
 def conditions(full: dict) -> str:

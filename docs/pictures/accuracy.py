@@ -1,4 +1,4 @@
-"""Measures accuracy and size for docs/strategies.md: python docs/pictures/accuracy.py [module]
+"""Measures accuracy and size for docs/strategies.md: python docs/pictures/accuracy.py
 
 Every decision is held against an exact list of what the same limiter let through before.
 """
@@ -7,8 +7,9 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
-from module import REPOSITORY, START, allowed, decide, done, most_in_any, server
+from module import START, allowed, decide, done, most_in_any, server
 from page import replace, table
+from servers import REPOSITORY
 from traffic import evenly, on_and_off, poisson
 
 PAGE = REPOSITORY / "docs" / "strategies.md"

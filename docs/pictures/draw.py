@@ -1,4 +1,4 @@
-"""Draws the pictures of README.md and docs/strategies.md: python docs/pictures/draw.py [module]
+"""Draws the pictures of README.md and docs/strategies.md: python docs/pictures/draw.py
 
 Every dot and bar is an answer of the module.
 """

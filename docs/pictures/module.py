@@ -5,57 +5,30 @@ gives the same.
 """
 
 import sys
-import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import DEVNULL, Popen
 
 import redis
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-REDIS = "/usr/bin/redis-server"  # Debian's, which `make` installs
+# The tests know how a server is started, and with which module.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
+from servers import Server, find
 
 # 00:00 UTC of some day, so that windows on the clock start here.
 START = 1_700_006_400_000
 
 
-def module_path() -> Path:
-    """The module named on the command line, or the one that `make build` built."""
-    named = sys.argv[1] if len(sys.argv) > 1 else "target/release/libredis_rl.so"
-    path = (REPOSITORY / named).resolve()
-    if not path.exists():
-        sys.exit(f"{path} does not exist; `make build` builds it")
-    return path
-
-
 @contextmanager
 def server() -> Iterator[redis.Redis]:
-    """A client of a server that lives as long as the context; reached by a socket, not a port."""
-    module = module_path()
-    with tempfile.TemporaryDirectory() as folder:
-        socket = f"{folder}/redis.sock"
-        settings = ["--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder]
-        process = Popen([REDIS, *settings, "--loadmodule", str(module)], stdout=DEVNULL)
-        try:
-            yield connected(socket, process)
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def connected(socket: str, process: Popen) -> redis.Redis:
-    client = redis.Redis(unix_socket_path=socket, decode_responses=True)
-    for _ in range(200):
-        if process.poll() is not None:
-            break
-        try:
-            client.ping()
-            return client
-        except redis.ConnectionError:
-            time.sleep(0.05)
-    sys.exit("redis-server did not start with the module")
+    """A client of a Redis 7.0 that lives as long as the context."""
+    (binary,) = find(["redis-7.0"])
+    running = Server(binary)
+    try:
+        with running.client(decode_responses=True) as client:
+            yield client
+    finally:
+        running.remove()
 
 
 def decide(client: redis.Redis, limiter: str, times: Iterable[int]) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""What denied clients should do, for docs/layers.md: python docs/pictures/retries.py [module]
+"""What denied clients should do, for docs/layers.md: python docs/pictures/retries.py
 
 A thousand clients call at the same moment, and go on until each was allowed once. The module
 decides; only when a client comes back is made up here, by its rule.
@@ -9,8 +9,9 @@ import random
 from collections.abc import Callable
 
 from draw import bars
-from module import REPOSITORY, START, most_in_any, server
+from module import START, most_in_any, server
 from page import replace, table
+from servers import REPOSITORY
 from style import PASSES, REFUSED, TEXT, note, panels, save, seconds
 
 CLIENTS = 1000
